@@ -1,0 +1,51 @@
+# Needs make and Python 3.11 or later; everything else goes into $(VENV).
+PYTHON ?= python3
+VENV ?= .venv
+
+INSTALLED := $(VENV)/.installed
+BIN := $(VENV)/bin
+MLINTER_RULES := $(VENV)/mlinter_rules.toml
+
+.PHONY: help install demo lint test clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make install   create $(VENV) with everything that training and the tests need"
+	@echo "make demo      train a small model and show what it translates (DEMO_ARGS is passed on)"
+	@echo "make lint      style, types and the library's own model linter"
+	@echo "make test      install, lint, and every test but those marked slow"
+	@echo "make clean     remove $(VENV) and what the tools left behind; runs/ stays"
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or later is needed, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
+			"name another one: make install PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -c constraints.txt -e ".[train,plot,dev]"
+	@touch $@
+
+demo: install
+	$(BIN)/python training/run.py demo $(DEMO_ARGS)
+
+# Two rules of the model linter are about the library's own repository and have no switch, so its
+# table of rules is copied with them off: TRF028 (licence text on top of each file) and TRF057
+# (docstrings made by @auto_docstring).
+$(MLINTER_RULES): $(INSTALLED) Makefile
+	@sed -e '/^\[rules\.TRF028\]/,/^default_enabled/s/^default_enabled = true/default_enabled = false/' \
+		-e '/^\[rules\.TRF057\]/,/^default_enabled/s/^default_enabled = true/default_enabled = false/' \
+		"$$($(BIN)/python -c 'import mlinter; print(mlinter.__path__[0])')/rules.toml" > $@
+
+lint: $(MLINTER_RULES)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m mlinter --no-cache --no-progress --rules-toml $(MLINTER_RULES) vaswani_hf
+
+# One thread for each process: where threads outnumber cores, small models run many times slower.
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,169 @@
+"""The paper's formulas by plain Python loops over floats: slow, obvious, importing nothing of ours.
+
+Tests compare the package against these functions. Arrays are nested lists of floats.
+"""
+
+import math
+from collections.abc import Sequence
+
+
+Vector = Sequence[float]
+Matrix = Sequence[Vector]
+
+
+def attention_of_one_head(
+    queries: Matrix, keys: Matrix, values: Matrix, allowed: Sequence[Sequence[bool]] | None = None
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Softmax(Q K^T / sqrt(d_k)) V and the softmax itself (section 3.2.1, equation 1).
+
+    Args:
+        queries: `(T, d_k)`.
+        keys: `(S, d_k)`.
+        values: `(S, d_v)`.
+        allowed: `(T, S)`, `True` where a query may look; `None` lets it look anywhere.
+    """
+    mixed, weights = [], []
+    for t, query in enumerate(queries):
+        scores = {}
+        for s, key in enumerate(keys):
+            if allowed is None or allowed[t][s]:
+                product = sum(a * b for a, b in zip(query, key, strict=True))
+                scores[s] = product / math.sqrt(len(key))
+        highest = max(scores.values())
+        total = sum(math.exp(score - highest) for score in scores.values())
+        row = [
+            math.exp(scores[s] - highest) / total if s in scores else 0.0 for s in range(len(keys))
+        ]
+        weights.append(row)
+        mixed.append(
+            [
+                sum(row[s] * values[s][dimension] for s in range(len(keys)))
+                for dimension in range(len(values[0]))
+            ]
+        )
+    return mixed, weights
+
+
+def linear(inputs: Matrix, weight: Matrix, bias: Vector | None = None) -> list[list[float]]:
+    """Every row times the transpose of `weight` `(out, in)`, plus `bias` `(out,)`."""
+    return [
+        [
+            sum(x * w for x, w in zip(row, weights, strict=True)) + (bias[o] if bias else 0.0)
+            for o, weights in enumerate(weight)
+        ]
+        for row in inputs
+    ]
+
+
+def multi_head_attention(
+    x: Matrix,
+    memory: Matrix,
+    heads: Sequence[tuple[Matrix, Matrix, Matrix]],
+    output_weight: Matrix,
+    allowed: Sequence[Sequence[bool]] | None = None,
+) -> list[list[float]]:
+    """Concat(head_1, ..., head_h) W^O (section 3.2.2).
+
+    Args:
+        x: `(T, d_model)`, what the queries are made of.
+        memory: `(S, d_model)`, what keys and values are made of.
+        heads: W^Q `(d_k, d_model)`, W^K `(d_k, d_model)` and W^V `(d_v, d_model)` of each head.
+        output_weight: W^O, `(d_model, h * d_v)`.
+        allowed: as in `attention_of_one_head`.
+    """
+    concatenated: list[list[float]] = [[] for _ in x]
+    for query_weight, key_weight, value_weight in heads:
+        mixed, _ = attention_of_one_head(
+            linear(x, query_weight),
+            linear(memory, key_weight),
+            linear(memory, value_weight),
+            allowed,
+        )
+        for row, head_row in zip(concatenated, mixed, strict=True):
+            row.extend(head_row)
+    return linear(concatenated, output_weight)
+
+
+def feed_forward(
+    x: Matrix,
+    inner_weight: Matrix,
+    inner_bias: Vector,
+    outer_weight: Matrix,
+    outer_bias: Vector,
+) -> list[list[float]]:
+    """max(0, x W_1 + b_1) W_2 + b_2 (section 3.3, equation 2)."""
+    inner = [[max(0.0, value) for value in row] for row in linear(x, inner_weight, inner_bias)]
+    return linear(inner, outer_weight, outer_bias)
+
+
+def layer_norm(x: Vector, gain: Vector, bias: Vector, epsilon: float) -> list[float]:
+    """One vector, shifted and scaled to mean 0 and variance 1, times `gain`, plus `bias`."""
+    mean = sum(x) / len(x)
+    variance = sum((value - mean) ** 2 for value in x) / len(x)
+    return [
+        (value - mean) / math.sqrt(variance + epsilon) * g + b
+        for value, g, b in zip(x, gain, bias, strict=True)
+    ]
+
+
+def sinusoid(position: int, dimension: int, d_model: int) -> float:
+    """One entry of the positional encoding (section 3.5)."""
+    angle = position / 10000 ** (2 * (dimension // 2) / d_model)
+    return math.cos(angle) if dimension % 2 else math.sin(angle)
+
+
+def sinusoid_table(num_positions: int, d_model: int) -> list[list[float]]:
+    """`(num_positions, d_model)`: the positional encoding of positions 0, 1, ... (section 3.5)."""
+    return [
+        [sinusoid(position, dimension, d_model) for dimension in range(d_model)]
+        for position in range(num_positions)
+    ]
+
+
+def label_smoothed_cross_entropy(
+    logits: Matrix, labels: Sequence[int], epsilon: float, ignored: int = -100
+) -> float:
+    """Mean over the labels that count of -sum_c q(c) log p(c), in nats (section 5.4).
+
+    q is written out: epsilon / V on every class, and 1 - epsilon more on the true one (Szegedy et
+    al. 2015, section 7, with u uniform).
+    """
+    losses = []
+    for row, label in zip(logits, labels, strict=True):
+        if label == ignored:
+            continue
+        num_classes = len(row)
+        target = [epsilon / num_classes] * num_classes
+        target[label] += 1 - epsilon
+        highest = max(row)
+        log_total = highest + math.log(sum(math.exp(logit - highest) for logit in row))
+        losses.append(-sum(q * (logit - log_total) for q, logit in zip(target, row, strict=True)))
+    return sum(losses) / len(losses)
+
+
+def learning_rate(step: int, d_model: int, warmup_steps: int) -> float:
+    """The schedule of section 5.3, equation 3; `step` counts from 1."""
+    return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
+
+
+def num_parameters(
+    vocab_size: int,
+    d_model: int,
+    d_ff: int,
+    num_heads: int,
+    d_k: int,
+    d_v: int,
+    num_layers: int,
+) -> int:
+    """Number of parameters of a Transformer with N layers a side, counted from the formulas.
+
+    Attention has no biases (section 3.2.2), the feed-forward networks have two (equation 2), layer
+    normalization a gain and a bias, and one matrix embeds source and target and makes the logits
+    (section 3.4).
+    """
+    attention = 2 * d_model * num_heads * d_k + 2 * d_model * num_heads * d_v
+    feed_forward_network = d_model * d_ff + d_ff + d_ff * d_model + d_model
+    norm = 2 * d_model
+    encoder_layer = attention + feed_forward_network + 2 * norm
+    decoder_layer = 2 * attention + feed_forward_network + 3 * norm
+    return vocab_size * d_model + num_layers * (encoder_layer + decoder_layer)

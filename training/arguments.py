@@ -1,0 +1,296 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""What a training run is told: defaults, then the recipes in their order, then the command line."""
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+
+from vaswani_hf import VaswaniConfig
+
+
+RECIPES = Path(__file__).parent / "recipes"
+EXTENDS = "extends"  # the recipe that another one builds on
+
+# Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
+_NOT_CHOSEN = {"is_encoder_decoder", "use_cache", "target_vocab_size"} | {
+    f"{token}_token_id" for token in ("pad", "eos", "bos", "decoder_start")
+}
+
+ModelArguments = dataclasses.make_dataclass(
+    "ModelArguments",
+    [
+        # The library's parser takes one type a field, and reads a whole number as a float too.
+        (name, (float if kind == float | int else kind) | None, field(default=None, metadata={"help": f"VaswaniConfig.{name}"}))
+        for name, kind in VaswaniConfig.__annotations__.items()
+        if name not in _NOT_CHOSEN
+    ],
+)
+
+
+@dataclass
+class DataArguments:
+    """Where the text comes from, and what of it is used."""
+
+    dataset: str | None = field(
+        default=None, metadata={"help": "dataset id on the Hub, a dataset folder, or `demo`"}
+    )
+    dataset_config: str | None = field(default=None, metadata={"help": "its configuration"})
+    train_split: str = field(default="train", metadata={"help": "name of its training split"})
+    validation_split: str = field(default="validation", metadata={"help": "likewise"})
+    test_split: str = field(default="test", metadata={"help": "likewise"})
+    source_column: str = field(
+        default="source", metadata={"help": "column or JSON key of the source; or a language code"}
+    )
+    target_column: str = field(
+        default="target", metadata={"help": "column or JSON key of the target; or a language code"}
+    )
+    source_language: str | None = field(
+        default=None, metadata={"help": "language code for the model card, such as `en`"}
+    )
+    target_language: str | None = field(default=None, metadata={"help": "likewise, such as `de`"})
+    train_source: list[str] = field(
+        default_factory=list, metadata={"help": "source sides, a sentence a line, plain or .gz"}
+    )
+    train_target: list[str] = field(
+        default_factory=list, metadata={"help": "target sides, in the same order"}
+    )
+    train_file: list[str] = field(
+        default_factory=list, metadata={"help": "both sides in one: .tsv or .jsonl, plain or .gz"}
+    )
+    validation_source: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    validation_target: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    validation_file: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    test_source: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    test_target: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    test_file: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    segmented: bool = field(
+        default=False, metadata={"help": "the text is cut by subword-nmt already (`@@ `)"}
+    )
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "tokenizer to use, a folder or Hub id; else one is learned"}
+    )
+    max_length: int = field(
+        default=256, metadata={"help": "longest training sentence, in tokens with `</s>`"}
+    )
+    license: str | None = field(
+        default=None, metadata={"help": "license of the trained model, for its card"}
+    )
+
+
+@dataclass
+class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
+    """The library's training arguments, and those of sections 5 and 6 that it lacks."""
+
+    output_dir: str | None = field(
+        default=None, metadata={"help": "folder of the run; `runs/RECIPE` unless given"}
+    )
+    learning_rate: float | None = field(
+        default=None,
+        metadata={"help": "highest learning rate; (d_model warmup_steps)^-0.5 unless given"},
+    )
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "trained model to go on from, with its tokenizer"}
+    )
+    source_tokens: int = field(
+        default=25000,
+        metadata={"help": "padded source tokens of an update, over all processes, at most"},
+    )
+    target_tokens: int = field(
+        default=25000,
+        metadata={"help": "padded target tokens of an update, over all processes, at most"},
+    )
+    eval_batch_tokens: int = field(
+        default=4096, metadata={"help": "padded tokens of an evaluation batch, a side, at most"}
+    )
+    save_minutes: float | None = field(
+        default=None, metadata={"help": "minutes between two checkpoints, beside save_steps"}
+    )
+    max_minutes: float | None = field(
+        default=None, metadata={"help": "minutes after which training ends, if max_steps is not first"}
+    )
+    average_last: int = field(
+        default=5, metadata={"help": "how many of the last checkpoints are averaged; 1 for none"}
+    )
+    num_beams: int = field(default=4, metadata={"help": "beam width of the final evaluation"})
+    length_penalty: float = field(
+        default=0.6, metadata={"help": "length penalty of the final evaluation"}
+    )
+    max_extra_tokens: int = field(
+        default=50, metadata={"help": "tokens a translation may have more than its source"}
+    )
+    bleu_tokenize: str = field(
+        default="13a", metadata={"help": "sacrebleu's tokenizer; `none` for tokenised text"}
+    )
+    bleu_lowercase: bool = field(default=False, metadata={"help": "BLEU of lower-cased text"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("source_tokens", "target_tokens", "eval_batch_tokens", "average_last"):
+            _require_at_least_one(name, getattr(self, name))
+        _require_at_least_one("num_beams", self.num_beams)
+        limit = self.save_total_limit
+        if limit is not None and limit < self.average_last:
+            raise ValueError(
+                f"save_total_limit={limit} keeps fewer checkpoints than average_last="
+                f"{self.average_last} needs; raise the one or lower the other."
+            )
+
+
+def _require_at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {name}={value}.")
+
+
+@dataclass
+class Arguments:
+    """Everything a run is told, in three parts, and `chosen`: what recipes and command line set."""
+
+    recipe: str
+    model: dict[str, Any]
+    data: DataArguments
+    training: VaswaniTrainingArguments
+    chosen: dict[str, Any]
+
+
+def parse_arguments(argv: Sequence[str]) -> Arguments:
+    """Read `RECIPE [--field value ...]`.
+
+    Args:
+        argv: the command line without the program's name.
+
+    Raises:
+        ValueError: if the recipe or a field is unknown (a near name is suggested), or a value is
+            not of its field's type or range.
+    """
+    if not argv or argv[0].startswith("-"):
+        names = ", ".join(sorted(recipe_names()))
+        raise ValueError(
+            f"Say first what to train: a recipe ({names}) or the path of a YAML file, "
+            f"then --field value."
+        )
+    recipe, *options = argv
+    chosen = read_recipe(recipe)
+    command_line = _read_options(options)
+    chosen = {**chosen, **command_line}
+    chosen.setdefault("output_dir", f"runs/{Path(recipe).stem}")
+    parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
+    parser.error = _raise_value_error  # type: ignore[method-assign, assignment]
+    model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
+    return Arguments(
+        recipe=Path(recipe).stem,
+        model={name: value for name, value in vars(model).items() if value is not None},
+        data=data,
+        training=training,
+        chosen=chosen,
+    )
+
+
+def field_names() -> set[str]:
+    """Every field that a recipe or the command line may set."""
+    return {
+        spec.name
+        for part in (ModelArguments, DataArguments, VaswaniTrainingArguments)
+        for spec in dataclasses.fields(part)
+        if spec.init
+    }
+
+
+def recipe_names() -> set[str]:
+    """The recipes that come with the project, as they are typed."""
+    return {path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")}
+
+
+def read_recipe(recipe: str) -> dict[str, Any]:
+    """The fields of a recipe, those of the recipes it extends included.
+
+    Args:
+        recipe: a name in `training/recipes`, or the path of a YAML file.
+
+    Raises:
+        ValueError: if there is no such recipe, it is no mapping, it sets an unknown field, or it
+            extends itself.
+    """
+    chain: list[dict[str, Any]] = []
+    seen: list[Path] = []
+    path: Path | None = _find_recipe(recipe, beside=Path())
+    while path is not None:
+        if path in seen:
+            raise ValueError(f"{path.name} extends itself.")
+        seen.append(path)
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        if not isinstance(content, dict):
+            raise ValueError(f"{path.name} must hold `field: value` lines.")
+        parent = content.pop(EXTENDS, None)
+        for key in content:
+            _refuse_unknown(str(key), path.name)
+        chain.append(content)
+        path = _find_recipe(parent, beside=path.parent) if parent else None
+    merged: dict[str, Any] = {}
+    for content in reversed(chain):
+        merged.update(content)
+    return merged
+
+
+def _find_recipe(recipe: str, beside: Path) -> Path:
+    for candidate in (beside / recipe, beside / f"{recipe}.yaml", RECIPES / f"{recipe}.yaml"):
+        if candidate.suffix in (".yaml", ".yml") and candidate.is_file():
+            return candidate.resolve()
+    names = recipe_names()
+    near = difflib.get_close_matches(recipe, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(names))}."
+    raise ValueError(f"There is no recipe '{recipe}'; {hint}")
+
+
+def _refuse_unknown(key: str, where: str) -> None:
+    if key not in field_names():
+        near = difflib.get_close_matches(key, field_names(), n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else "."
+        raise ValueError(f"{where}: unknown key '{key}'{hint}")
+
+
+def _read_options(options: Sequence[str]) -> dict[str, Any]:
+    """`--field value` pairs; a field without a value is true, one with several a list."""
+    read: dict[str, Any] = {}
+    name = None
+    for option in options:
+        if option.startswith("--"):
+            name, has_value, value = option[2:].partition("=")
+            name = name.replace("-", "_")
+            _refuse_unknown(name, "command line")
+            read[name] = [value] if has_value else []
+        elif name is None:
+            raise ValueError(f"command line: '{option}' follows no --field.")
+        else:
+            read[name].append(option)
+    return {
+        name: True if not values else values[0] if len(values) == 1 else values
+        for name, values in read.items()
+    }
+
+
+def _as_options(chosen: dict[str, Any]) -> list[str]:
+    """The fields as a command line, so that every value is cast by its field's type.
+
+    YAML alone would leave `1e-9` a text and turn `no` into false.
+    """
+    options: list[str] = []
+    for name, value in chosen.items():
+        if value is None:  # back to the field's default
+            continue
+        values = value if isinstance(value, list) else [value]
+        # `=` keeps a negative number from being taken for an option.
+        if len(values) == 1:
+            options.append(f"--{name}={values[0]}")
+        else:
+            options += [f"--{name}", *map(str, values)]
+    return options
+
+
+def _raise_value_error(message: str) -> None:
+    raise ValueError(message)

@@ -1,0 +1,97 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""The tokenizer and the model that a run starts with."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
+
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
+
+from .arguments import Arguments
+from .data import Corpus
+
+
+TOKENIZER_FOLDER = "tokenizer"  # in the output folder, from the start of the run
+
+
+def build_tokenizer(
+    arguments: Arguments, corpus: Corpus, checkpoint: str | None
+) -> PreTrainedTokenizerFast:
+    """The tokenizer of the checkpoint, the one that is named, or one learned from the training text.
+
+    Learned once, by the process that comes first; the others read what it wrote.
+    """
+    named = checkpoint or arguments.data.tokenizer or arguments.training.model_name_or_path
+    if named:
+        return AutoTokenizer.from_pretrained(named)
+    folder = Path(arguments.training.output_dir) / TOKENIZER_FOLDER
+    if arguments.training.process_index and folder.is_dir():
+        return AutoTokenizer.from_pretrained(folder)
+    if arguments.data.segmented:
+        tokenizer = tokenizer_of_segmented_text(_sentences(corpus), are_files=False)
+    else:
+        vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
+        tokenizer = train_tokenizer(
+            _sentences(corpus),
+            vocab_size,
+            are_files=False,
+            show_progress=not arguments.training.disable_tqdm,
+        )
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def _sentences(corpus: Corpus) -> Iterator[str]:
+    train = corpus.splits["train"]
+    return itertools.chain(train["source"], train["target"])
+
+
+def build_model(
+    arguments: Arguments, tokenizer: PreTrainedTokenizerFast
+) -> VaswaniForConditionalGeneration:
+    """A new model by the recipe, or the trained one that is named, ready for the tokenizer.
+
+    Raises:
+        ValueError: if the recipe changes the shape of a trained model, or the model has too few
+            pieces for the tokenizer.
+    """
+    training = arguments.training
+    if training.model_name_or_path:
+        model = AutoModelForSeq2SeqLM.from_pretrained(training.model_name_or_path)
+        _set_regularization(model, arguments)
+        if len(tokenizer) > model.config.vocab_size:
+            raise ValueError(
+                f"The tokenizer has {len(tokenizer)} pieces and {training.model_name_or_path} "
+                f"{model.config.vocab_size}; they do not belong together."
+            )
+    else:
+        fields = {**arguments.model, "vocab_size": len(tokenizer)}
+        tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+        model = VaswaniForConditionalGeneration(VaswaniConfig(**fields, **tokens))
+    # Beam search of section 6.1; whoever loads the model translates as it was evaluated.
+    model.generation_config.num_beams = training.num_beams
+    model.generation_config.length_penalty = training.length_penalty
+    model.generation_config.max_new_tokens = arguments.data.max_length + training.max_extra_tokens
+    return model
+
+
+def _set_regularization(model: VaswaniForConditionalGeneration, arguments: Arguments) -> None:
+    changeable = {"dropout", "attention_dropout", "activation_dropout", "label_smoothing"}
+    for name, value in arguments.model.items():
+        if name not in changeable:
+            if name != "vocab_size" and getattr(model.config, name) != value:
+                raise ValueError(
+                    f"{name}={value} differs from the {getattr(model.config, name)} of "
+                    f"{arguments.training.model_name_or_path}, whose shape is fixed."
+                )
+            continue
+        setattr(model.config, name, value)
+    for module in model.modules():
+        name = type(module).__name__
+        if name in ("AddAndNorm", "EmbeddingWithPositions"):
+            module.dropout.p = model.config.dropout
+        elif name == "FeedForward":
+            module.dropout.p = model.config.activation_dropout

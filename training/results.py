@@ -1,0 +1,171 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""What a run leaves behind: the averaged model, its scores, and how they came about."""
+
+import json
+import logging
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from datasets import Dataset
+
+from vaswani_hf import VaswaniForConditionalGeneration
+from vaswani_hf.hub import write_model_card
+
+from .arguments import Arguments
+from .averaging import average_checkpoints
+from .data import Corpus
+from .trainer import VaswaniTrainer
+
+
+logger = logging.getLogger("training")
+RESULTS = "results.json"
+CONFIG = "config.yaml"
+PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "evaluate", "accelerate", "sacrebleu")
+NUM_SHOWN = 5
+
+
+def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -> None:
+    """Write what was chosen, and every value that it came to, to `config.yaml` of the output."""
+    if not arguments.training.should_save:
+        return
+    folder = Path(arguments.training.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    training = arguments.training.to_dict()
+    for secret in [name for name in training if "token" in name and name.startswith(("hub", "push"))]:
+        training.pop(secret)
+    content = {
+        "recipe": arguments.recipe,
+        "chosen": arguments.chosen,
+        "model": model.config.to_dict(),
+        "data": vars(arguments.data),
+        "training": training,
+    }
+    plain = json.loads(json.dumps(content, default=str))
+    (folder / CONFIG).write_text(
+        yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
+
+
+class Results:
+    """Collects the figures of a run and writes them to `results.json` and the model card."""
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        corpus: Corpus,
+        model: VaswaniForConditionalGeneration,
+        train_metrics: dict[str, float],
+        trainer: VaswaniTrainer,
+    ) -> None:
+        self.arguments = arguments
+        seconds = train_metrics["train_runtime"]
+        self.figures: dict[str, Any] = {
+            "recipe": arguments.recipe,
+            "chosen": arguments.chosen,
+            "parameters": model.num_parameters(),
+            "data": corpus.counts,
+            "training": {
+                "updates": trainer.state.global_step,
+                "epochs": trainer.state.epoch,
+                "seconds": seconds,
+                "target_tokens_per_second": trainer.target_tokens_seen / max(seconds, 1e-9),
+            },
+            "scores": {},
+        }
+
+    def average(self, trainer: VaswaniTrainer, folders: list[Path]) -> None:
+        """Put the mean of the checkpoints into the model (section 6.1), where there are several."""
+        self.figures["averaged_checkpoints"] = [folder.name for folder in folders]
+        if len(folders) < 2:
+            logger.info("One checkpoint: nothing to average.")
+            return
+        logger.info("Averaging %s.", ", ".join(folder.name for folder in folders))
+        mean = average_checkpoints(folders)
+        missing, unexpected = trainer.model.load_state_dict(mean, strict=False)
+        tied = set(trainer.model.all_tied_weights_keys)
+        assert not unexpected and set(missing) <= tied, (missing, unexpected)
+
+    def evaluate(self, trainer: VaswaniTrainer, split: str, pairs: Dataset) -> None:
+        """Score the model on a split, with the recipe's beam search."""
+        training = self.arguments.training
+        metrics = trainer.evaluate(
+            pairs,
+            metric_key_prefix=split,
+            num_beams=training.num_beams,
+            length_penalty=training.length_penalty,
+        )
+        scores = {
+            "loss_nats_per_token": metrics[f"{split}_loss"],
+            "perplexity_per_token": metrics[f"{split}_perplexity_per_token"],
+            "sentences": len(pairs),
+        }
+        if f"{split}_bleu" in metrics:
+            scores["bleu"] = metrics[f"{split}_bleu"]
+            scores["bleu_signature"] = trainer.bleu_signature
+            scores["exact_match"] = metrics[f"{split}_exact_match"]
+            logger.info(
+                "%s: BLEU %.2f (%s), exact match %.1f %%, perplexity %.3f per token",
+                *(split, scores["bleu"], trainer.bleu_signature, 100 * scores["exact_match"]),
+                scores["perplexity_per_token"],
+            )
+        self.figures["scores"][split] = scores
+
+    def write(self, wall_seconds: float) -> None:
+        """Write `results.json` and the model card into the output folder."""
+        self.figures |= {
+            "wall_seconds": round(wall_seconds, 1),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": _commit(),
+            "hardware": _hardware(self.arguments.training.world_size),
+            "versions": {"python": platform.python_version()}
+            | {package: version(package) for package in PACKAGES},
+        }
+        folder = Path(self.arguments.training.output_dir)
+        text = json.dumps(self.figures, indent=2, ensure_ascii=False, default=str)
+        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        data = self.arguments.data
+        languages = [data.source_language, data.target_language]
+        write_model_card(
+            folder,
+            self.figures,
+            languages=[language for language in languages if language],
+            license=data.license,
+            dataset=data.dataset,
+        )
+        logger.info("Wrote %s.", folder)
+
+    def show_translations(self, trainer: VaswaniTrainer) -> None:
+        """Show the first translations of the last evaluation, each with its source and reference."""
+        for source, translation, reference in trainer.samples[:NUM_SHOWN]:
+            print(f"source       {source}\ntranslation  {translation}\nreference    {reference}\n")
+        print(f"The model is in {self.arguments.training.output_dir}. Translate with:")
+        print(f"  vaswani-hf translate --model {self.arguments.training.output_dir}")
+
+
+def _commit() -> str | None:
+    found = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.stdout.strip() or None
+
+
+def _hardware(world_size: int) -> dict[str, Any]:
+    gpus = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
+    return {
+        "processes": world_size,
+        "gpus": gpus,
+        "cpu_cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+    }

@@ -1,0 +1,101 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""accelerate launch training/run.py RECIPE [--field value ...]
+
+Train a Transformer by a recipe: a name in training/recipes, or the path of a YAML file. Every field
+of the model, the data and the library's Seq2SeqTrainingArguments can be set. On one device, plain
+`python training/run.py RECIPE` does the same.
+"""
+
+import logging
+import sys
+import time
+
+import transformers
+from transformers import set_seed
+from transformers.trainer_utils import is_main_process
+
+from training.arguments import Arguments, parse_arguments
+from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
+from training.data import PairCollator, drop_unusable, encode_pairs, load_corpus
+from training.model import build_model, build_tokenizer
+from training.results import Results, write_config
+from training.trainer import VaswaniTrainer
+from vaswani_hf.hub import export
+
+
+logger = logging.getLogger("training")
+
+
+def main(argv: list[str]) -> None:
+    """Recipe, data, model, training, averaging, evaluation, export."""
+    begun = time.monotonic()
+    try:
+        arguments = parse_arguments(argv)
+        set_up_logging(arguments)
+        training, data = arguments.training, arguments.data
+        checkpoint = find_checkpoint(training)
+        check_output_dir(training, checkpoint)
+        with training.main_process_first(desc="reading the text"):
+            corpus = load_corpus(data, training.seed)
+    except (ValueError, FileNotFoundError) as error:  # what the user wrote or what they point at
+        sys.exit(f"training/run.py: {error}")
+    set_seed(training.seed)
+
+    # Section 5.1: training data and batching
+    with training.main_process_first(desc="learning the vocabulary"):
+        tokenizer = build_tokenizer(arguments, corpus, checkpoint)
+    with training.main_process_first(desc="encoding"):
+        pairs = {name: encode_pairs(split, tokenizer) for name, split in corpus.splits.items()}
+    pairs["train"], dropped = drop_unusable(pairs["train"], data.max_length)
+    corpus.counts.update(dropped)
+    logger.info("Training pairs: %s", corpus.counts)
+
+    # Section 3: the model
+    model = build_model(arguments, tokenizer)
+    logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
+    write_config(arguments, model)
+
+    # Sections 5.2 to 5.4: schedule, optimizer, regularization
+    trainer = VaswaniTrainer(
+        model=model,
+        args=training,
+        train_dataset=pairs["train"],
+        eval_dataset=pairs.get("validation"),
+        data_collator=PairCollator(tokenizer, model),
+        processing_class=tokenizer,
+    )
+    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    results = Results(arguments, corpus, model, outcome.metrics, trainer)
+
+    # Section 6.1: averaged checkpoints, beam search
+    folders = last_checkpoints(training.output_dir, training.average_last, trainer.state.global_step)
+    results.average(trainer, folders)
+    for split in ("validation", "test"):
+        if split in pairs:
+            results.evaluate(trainer, split, pairs[split])
+
+    # What others load
+    if trainer.is_world_process_zero():
+        export(model, tokenizer, training.output_dir)
+        results.write(wall_seconds=time.monotonic() - begun)
+        results.show_translations(trainer)
+    trainer.accelerator.end_training()
+
+
+def set_up_logging(arguments: Arguments) -> None:
+    """Progress from the main process, warnings from every one."""
+    is_main = is_main_process(arguments.training.local_process_index)
+    logging.basicConfig(
+        level=logging.INFO if is_main else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+    )
+    for library in ("httpx", "httpx2", "datasets", "fsspec", "filelock"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    transformers.utils.logging.set_verbosity_warning()
+    logger.setLevel(logging.INFO if is_main else logging.WARNING)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,276 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""`Seq2SeqTrainer` with what sections 5 and 6 need: token batches, the schedule, exact figures."""
+
+import math
+import time
+from typing import Any
+
+import torch
+from accelerate.data_loader import BatchSamplerShard
+from accelerate.utils import broadcast_object_list, gather_object
+from datasets import Dataset
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+from transformers import (
+    Seq2SeqTrainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+from transformers.trainer_utils import EvalLoopOutput
+
+from .arguments import VaswaniTrainingArguments
+from .batching import TokenBatchSampler
+from .data import side_lengths
+from .metrics import SacreBleu, exact_match
+from .schedule import inverse_sqrt_schedule
+
+
+class VaswaniTrainer(Seq2SeqTrainer):
+    """Trains on token batches, and evaluates per token and per sentence on any number of processes.
+
+    Sets have columns `input_ids` and `labels`; evaluation sets also `source` and `target`, the text.
+    """
+
+    args: VaswaniTrainingArguments
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.add_callback(CheckpointClock())
+        self.bleu_signature: str | None = None
+        self.samples: list[tuple[str, str, str]] = []  # source, translation, reference
+        self._started = time.monotonic()
+        self._tokens_since_log = torch.zeros((), dtype=torch.long)
+        self._last_log = self._started
+        self.target_tokens_seen = 0
+
+    # Batches (section 5.1)
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Batches of `source_tokens` and `target_tokens` an update, over all processes."""
+        parts = self.args.world_size * self.args.gradient_accumulation_steps
+        source_lengths, target_lengths = side_lengths(self.train_dataset)
+        sampler = TokenBatchSampler(
+            source_lengths,
+            target_lengths,
+            source_tokens=self.args.source_tokens // parts,
+            target_tokens=self.args.target_tokens // parts,
+            multiple_of=self.args.world_size,
+            seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
+        )
+        loader = self._token_loader(self.train_dataset, sampler)
+        # After skipping batches to resume, nothing forwards the epoch to a sharded batch sampler.
+        if isinstance(loader.batch_sampler, BatchSamplerShard):
+            loader.batch_sampler.sampler = sampler
+        return loader
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
+        """Batches of at most `eval_batch_tokens` a side, longest first, each sentence once."""
+        pairs = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(pairs, str):
+            pairs = self.eval_dataset[pairs]
+        source_lengths, target_lengths = side_lengths(pairs)
+        longest = max(*source_lengths, *target_lengths)
+        sampler = TokenBatchSampler(
+            source_lengths,
+            target_lengths,
+            source_tokens=max(self.args.eval_batch_tokens, longest),
+            target_tokens=max(self.args.eval_batch_tokens, longest),
+            multiple_of=self.args.world_size,
+            shuffle=False,
+        )
+        return self._token_loader(pairs, sampler)
+
+    def _token_loader(self, pairs: Dataset, sampler: TokenBatchSampler) -> DataLoader:
+        numbered = pairs
+        if not sampler.shuffle:
+            numbered = pairs.add_column("index", list(range(len(pairs))))
+        loader = DataLoader(
+            numbered,
+            batch_sampler=sampler,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory and torch.cuda.is_available(),
+            persistent_workers=self.args.dataloader_persistent_workers,
+        )
+        return self.accelerator.prepare(loader)
+
+    # Schedule (section 5.3)
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: Optimizer | None = None
+    ) -> LRScheduler:
+        """The paper's schedule for `inverse_sqrt`, else the library's."""
+        if self.args.lr_scheduler_type != "inverse_sqrt":
+            return super().create_scheduler(num_training_steps, optimizer)
+        if self.lr_scheduler is None:
+            self.lr_scheduler = inverse_sqrt_schedule(
+                optimizer or self.optimizer, self.args.get_warmup_steps(num_training_steps)
+            )
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    # Figures
+
+    def training_step(self, model: Any, inputs: dict[str, Any], *rest: Any, **named: Any) -> Any:
+        """The library's step; counts the target tokens it sees."""
+        labels = inputs.get("labels")
+        if labels is not None:
+            self._tokens_since_log = self._tokens_since_log.to(labels.device) + (labels >= 0).sum()
+        return super().training_step(model, inputs, *rest, **named)
+
+    def log(self, logs: dict[str, float], *rest: Any, **named: Any) -> None:
+        """Log with units: `loss` becomes `loss_nats_per_token`, and speed and time are added."""
+        logs = {
+            f"{name}_nats_per_token" if name == "loss" or name.endswith("_loss") else name: value
+            for name, value in logs.items()
+        }
+        now = time.monotonic()
+        if "loss_nats_per_token" in logs:
+            seen = int(self._tokens_since_log) * self.args.world_size
+            self.target_tokens_seen += seen
+            logs["target_tokens_per_second"] = round(seen / max(now - self._last_log, 1e-9), 1)
+            self._tokens_since_log.zero_()
+            self._last_log = now
+        logs["elapsed_seconds"] = round(now - self._started, 1)
+        super().log(logs, *rest, **named)
+
+    def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
+        """The library's evaluation; the time it takes does not count against training speed."""
+        begun = time.monotonic()
+        metrics = super().evaluate(*arguments, **named)
+        self._last_log += time.monotonic() - begun
+        return metrics
+
+    def evaluation_loop(
+        self,
+        dataloader: DataLoader,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        """Loss and perplexity per token, unsmoothed; BLEU and exact match per sentence.
+
+        Every sentence counts once, whatever the number of processes. Predictions come back as text,
+        in the order of the set, on every process.
+        """
+        model = self.model.eval()
+        # The library asks for the loss alone where it has no `compute_metrics`; text is scored here.
+        with_text = self.args.predict_with_generate and not self.args.prediction_loss_only
+        nats_and_tokens = torch.zeros(2, dtype=torch.float64)
+        translated: list[tuple[int, str]] = []
+        for inputs in dataloader:
+            inputs = self._prepare_inputs(inputs)
+            index = inputs.pop("index").tolist()
+            with torch.no_grad(), self.compute_loss_context_manager():
+                outputs = model(**inputs)
+            tokens = int((inputs["labels"] >= 0).sum())
+            nats_and_tokens += torch.tensor([float(outputs.loss) * tokens, tokens])
+            if with_text:
+                translated += zip(index, self._translate(inputs), strict=True)
+            self.control = self.callback_handler.on_prediction_step(
+                self.args, self.state, self.control
+            )
+        totals = self.accelerator.reduce(nats_and_tokens.float().to(self.args.device))
+        nats, tokens = totals.tolist()
+        metrics = {
+            f"{metric_key_prefix}_loss": nats / tokens,
+            f"{metric_key_prefix}_perplexity_per_token": math.exp(min(nats / tokens, 700.0)),
+        }
+        predictions: list[str] = []
+        references = list(dataloader.dataset["target"]) if with_text else []
+        if with_text:
+            by_place = dict(gather_object(translated))
+            predictions = [by_place[place] for place in range(len(references))]
+            metrics |= self._score(predictions, references, metric_key_prefix)
+            sources = list(dataloader.dataset["source"])
+            self.samples = list(zip(sources, predictions, references, strict=True))
+        return EvalLoopOutput(
+            predictions=predictions,
+            label_ids=references,
+            metrics=metrics,
+            num_samples=len(dataloader.dataset),
+        )
+
+    def _translate(self, inputs: dict[str, torch.Tensor]) -> list[str]:
+        # `evaluate(..., num_beams=4)` arrives here by way of the library's `_gen_kwargs`.
+        options = {"num_beams": self.args.generation_num_beams or 1, **self._gen_kwargs}
+        limit = inputs["input_ids"].shape[1] + self.args.max_extra_tokens
+        if self.args.generation_max_length is not None:
+            limit = min(limit, self.args.generation_max_length)
+        options["max_new_tokens"] = limit
+        options = {name: value for name, value in options.items() if value is not None}
+        options.pop("max_length", None)
+        with torch.no_grad(), self.compute_loss_context_manager():
+            generated = self.model.generate(
+                input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **options
+            )
+        return self.processing_class.batch_decode(generated, skip_special_tokens=True)
+
+    def _score(
+        self, predictions: list[str], references: list[str], prefix: str
+    ) -> dict[str, float]:
+        bleu = SacreBleu()
+        result = bleu.compute(
+            predictions=predictions,
+            references=references,
+            tokenize=self.args.bleu_tokenize,
+            lowercase=self.args.bleu_lowercase,
+        )
+        self.bleu_signature = result["signature"]
+        return {
+            f"{prefix}_bleu": result["score"],
+            f"{prefix}_exact_match": exact_match(predictions, references),
+        }
+
+
+class CheckpointClock(TrainerCallback):
+    """Checkpoints every `save_minutes` (section 6.1) and at the end; an end after `max_minutes`.
+
+    The main process decides, so that all processes save at the same update.
+    """
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Start the clocks."""
+        self.begun = self.last_save = time.monotonic()
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Look at the clocks after each update."""
+        assert isinstance(args, VaswaniTrainingArguments)
+        if args.save_minutes is None and args.max_minutes is None:
+            is_over = is_due = False
+        else:
+            now = time.monotonic()
+            is_over = args.max_minutes is not None and now - self.begun >= 60 * args.max_minutes
+            is_due = args.save_minutes is not None and now - self.last_save >= 60 * args.save_minutes
+            if args.world_size > 1:
+                is_over, is_due = broadcast_object_list([is_over, is_due])
+        if is_over:
+            control.should_training_stop = True
+        if is_due or is_over or state.global_step >= state.max_steps:
+            control.should_save = True
+
+    def on_save(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Count the minutes from the last checkpoint, whatever asked for it."""
+        self.last_save = time.monotonic()

@@ -1,0 +1,184 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""One byte-pair vocabulary for source and target (section 5.1), as a plain fast tokenizer.
+
+The result is the library's own `PreTrainedTokenizerFast`, so `AutoTokenizer` loads it without this
+package. It is lossless: `decode(encode(text)) == normalize(text)` for every text that can be written
+as UTF-8, where `normalize` is the one rule of `normalize`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers.trainers import BpeTrainer
+from transformers import PreTrainedTokenizerFast
+
+from .lines import read_lines
+
+
+UNK, PAD, EOS = "<unk>", "<pad>", "</s>"
+SPECIAL_TOKENS = (UNK, PAD, EOS)  # their ids are their places here
+WORD_START = "\u2581"  # stands for the space before a word, as in SentencePiece
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+SPLIT_MARK = "@@"  # ends a piece that its word goes on after, as subword-nmt writes it
+
+
+def normalize(text: str) -> str:
+    """The text that comes back from encoding and decoding: U+2581, the word mark, is a space."""
+    return text.replace(WORD_START, " ")
+
+
+def train_tokenizer(
+    corpus: Iterable[str | PathLike[str]] | Iterable[str],
+    vocab_size: int = 37000,
+    *,
+    are_files: bool = True,
+    max_characters: int | None = None,
+    model_max_length: int | None = None,
+    show_progress: bool = True,
+) -> PreTrainedTokenizerFast:
+    """Learn one byte-pair encoding of source and target together (section 5.1).
+
+    Args:
+        corpus: paths of text files, a sentence a line, UTF-8, plain or gzipped (`.gz`), of both
+            languages; or, with `are_files=False`, the sentences themselves, such as a column of a
+            dataset.
+        vocab_size: number of pieces at most: 3 special ones, 256 bytes, the characters, and merges.
+            The paper's is about 37,000 for English-German.
+        are_files: whether `corpus` holds paths.
+        max_characters: how many different characters become pieces, the most frequent ones; others
+            are spelled by their UTF-8 bytes. `None` for a quarter of `vocab_size`.
+        model_max_length: longest sequence in tokens that the tokenizer warns about; `None` for none.
+        show_progress: whether to draw a progress bar.
+
+    Returns:
+        A tokenizer that ends source and target (`text_target=`) with `</s>`.
+
+    Raises:
+        ValueError: if `vocab_size` leaves no room for merges, the corpus has no text, or a line is
+            not UTF-8.
+        FileNotFoundError: if a file is missing.
+    """
+    num_fixed = len(SPECIAL_TOKENS) + len(BYTES)
+    if vocab_size <= num_fixed:
+        raise ValueError(
+            f"vocab_size must be above {num_fixed} (special pieces and bytes), got "
+            f"vocab_size={vocab_size}."
+        )
+    sentences = _lines_of(corpus) if are_files else iter(corpus)  # type: ignore[arg-type]
+    learner = Tokenizer(models.BPE())
+    learner.normalizer, learner.pre_tokenizer = _normalizer(), _pre_tokenizer()
+    num_learned = vocab_size - num_fixed
+    trainer = BpeTrainer(
+        vocab_size=num_learned,
+        limit_alphabet=max_characters or max(1, min(vocab_size // 4, num_learned)),
+        show_progress=show_progress,
+    )
+    learner.train_from_iterator(sentences, trainer)
+    learned = json.loads(learner.to_str())["model"]
+    if not learned["vocab"]:
+        raise ValueError("The corpus holds no text to learn a vocabulary from.")
+    pieces = sorted(learned["vocab"], key=learned["vocab"].get)
+    # A corpus that spells out "<0x41>" often enough would learn it as a piece; the byte keeps it.
+    vocabulary = dict.fromkeys([*SPECIAL_TOKENS, *BYTES, *pieces])
+    merges = [tuple(merge) for merge in learned["merges"] if "".join(merge) not in BYTES]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={piece: token for token, piece in enumerate(vocabulary)},
+            merges=merges,
+            unk_token=UNK,
+            byte_fallback=True,
+        )
+    )
+    tokenizer.normalizer, tokenizer.pre_tokenizer = _normalizer(), _pre_tokenizer()
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace(WORD_START, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),  # the space that the normalizer put before the first word
+        ]
+    )
+    return _finish(tokenizer, model_max_length)
+
+
+def tokenizer_of_segmented_text(
+    corpus: Iterable[str | PathLike[str]] | Iterable[str],
+    *,
+    are_files: bool = True,
+    model_max_length: int | None = None,
+) -> PreTrainedTokenizerFast:
+    """A tokenizer for text that subword-nmt has cut into pieces already, such as `ein@@ und zwanzig`.
+
+    Every piece of the corpus gets an id, the most frequent first; text is split at spaces only, a
+    piece never seen becomes `<unk>`, and decoding joins `ein@@ und` into `einund`. For published
+    protocols that come as segmented text; for text of your own, use `train_tokenizer`.
+
+    Args:
+        corpus: paths, or with `are_files=False` sentences, as in `train_tokenizer`.
+        are_files: whether `corpus` holds paths.
+        model_max_length: as in `train_tokenizer`.
+
+    Raises:
+        ValueError: if the corpus has no text.
+    """
+    counts: dict[str, int] = {}
+    for sentence in _lines_of(corpus) if are_files else corpus:  # type: ignore[arg-type]
+        for piece in str(sentence).split():
+            counts[piece] = counts.get(piece, 0) + 1
+    if not counts:
+        raise ValueError("The corpus holds no text to make a vocabulary of.")
+    pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
+    vocabulary = dict.fromkeys([*SPECIAL_TOKENS, *pieces])
+    tokenizer = Tokenizer(
+        models.WordLevel({piece: token for token, piece in enumerate(vocabulary)}, unk_token=UNK)
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace(Regex("$"), " "),
+            decoders.Replace(f"{SPLIT_MARK} ", ""),
+            decoders.Fuse(),
+            decoders.Strip(" ", 0, 1),
+        ]
+    )
+    return _finish(tokenizer, model_max_length)
+
+
+def _normalizer() -> normalizers.Normalizer:
+    return normalizers.Sequence(
+        [normalizers.Prepend(WORD_START), normalizers.Replace(" ", WORD_START)]
+    )
+
+
+def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:
+    # Not `Metaspace`, which adds no mark where the text starts with a space and so loses that space.
+    return pre_tokenizers.Split(WORD_START, behavior="merged_with_next")
+
+
+def _finish(tokenizer: Tokenizer, model_max_length: int | None) -> PreTrainedTokenizerFast:
+    eos_id = tokenizer.token_to_id(EOS)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {EOS}", pair=f"$A {EOS} $B {EOS}", special_tokens=[(EOS, eos_id)]
+    )
+    limit = {} if model_max_length is None else {"model_max_length": model_max_length}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token=UNK,
+        pad_token=PAD,
+        eos_token=EOS,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+        split_special_tokens=True,  # a text that says "</s>" is spelled out, not ended
+        **limit,
+    )
+
+
+def _lines_of(paths: Iterable[str | PathLike[str]]) -> Iterator[str]:
+    for path in paths:
+        yield from read_lines(Path(path))
+
+
+__all__ = ["normalize", "tokenizer_of_segmented_text", "train_tokenizer"]
