@@ -26,7 +26,11 @@ ModelArguments = dataclasses.make_dataclass(
     "ModelArguments",
     [
         # The library's parser takes one type a field, and reads a whole number as a float too.
-        (name, (float if kind == float | int else kind) | None, field(default=None, metadata={"help": f"VaswaniConfig.{name}"}))
+        (
+            name,
+            (float if kind == float | int else kind) | None,
+            field(default=None, metadata={"help": f"VaswaniConfig.{name}"}),
+        )
         for name, kind in VaswaniConfig.__annotations__.items()
         if name not in _NOT_CHOSEN
     ],
@@ -69,6 +73,9 @@ class DataArguments:
     test_source: list[str] = field(default_factory=list, metadata={"help": "likewise"})
     test_target: list[str] = field(default_factory=list, metadata={"help": "likewise"})
     test_file: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    split_digits: bool = field(
+        default=False, metadata={"help": "the learned vocabulary has every digit on its own"}
+    )
     segmented: bool = field(
         default=False, metadata={"help": "the text is cut by subword-nmt already (`@@ `)"}
     )
@@ -87,8 +94,8 @@ class DataArguments:
 class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     """The library's training arguments, and those of sections 5 and 6 that it lacks."""
 
-    output_dir: str | None = field(
-        default=None, metadata={"help": "folder of the run; `runs/RECIPE` unless given"}
+    output_dir: str = field(
+        default="", metadata={"help": "folder of the run; `runs/RECIPE` unless given"}
     )
     learning_rate: float | None = field(
         default=None,
@@ -112,7 +119,8 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         default=None, metadata={"help": "minutes between two checkpoints, beside save_steps"}
     )
     max_minutes: float | None = field(
-        default=None, metadata={"help": "minutes after which training ends, if max_steps is not first"}
+        default=None,
+        metadata={"help": "minutes after which training ends, if max_steps is not first"},
     )
     average_last: int = field(
         default=5, metadata={"help": "how many of the last checkpoints are averaged; 1 for none"}
@@ -180,7 +188,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     chosen = {**chosen, **command_line}
     chosen.setdefault("output_dir", f"runs/{Path(recipe).stem}")
     parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
-    parser.error = _raise_value_error  # type: ignore[method-assign, assignment]
+    parser.error = _raise_value_error
     model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
     return Arguments(
         recipe=Path(recipe).stem,
@@ -203,7 +211,9 @@ def field_names() -> set[str]:
 
 def recipe_names() -> set[str]:
     """The recipes that come with the project, as they are typed."""
-    return {path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")}
+    return {
+        path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")
+    }
 
 
 def read_recipe(recipe: str) -> dict[str, Any]:

@@ -27,8 +27,8 @@ def average_checkpoints(folders: Sequence[Path]) -> dict[str, Tensor]:
         Parameters by name.
 
     Raises:
-        ValueError: if there is no checkpoint, or they differ in names or shapes; every difference is
-            named.
+        ValueError: if there is no checkpoint, or they differ in names or shapes; every difference
+            is named.
         FileNotFoundError: if a folder has no weights.
     """
     if not folders:
@@ -50,7 +50,7 @@ def average_checkpoints(folders: Sequence[Path]) -> dict[str, Tensor]:
         for name in shapes[0]:
             # float64 holds the sum of many float32 numbers exactly enough to round once.
             total = sum(file.get_tensor(name).double() for file in files)
-            mean[name] = (total / len(files)).float()  # type: ignore[union-attr]
+            mean[name] = (total / len(files)).float()
     return mean
 
 

@@ -79,7 +79,7 @@ def check_output_dir(training: VaswaniTrainingArguments, checkpoint: str | None)
 
 
 def last_checkpoints(output_dir: str | Path, count: int, last_step: int) -> list[Path]:
-    """The last `count` whole checkpoints up to an update, oldest first; fewer if there are fewer."""
+    """The last `count` whole checkpoints up to an update, oldest first; or as many as there are."""
     whole = [
         folder
         for folder in checkpoints(output_dir)

@@ -109,12 +109,19 @@ def _dataset_of_files(
     for _ in read_pairs(sources, targets, files, keys):
         pass
     return Dataset.from_generator(
-        _rows, gen_kwargs={"files": (tuple(sources), tuple(targets), tuple(files)), "keys": keys, "state": state}
+        _rows,
+        gen_kwargs={
+            "files": (tuple(sources), tuple(targets), tuple(files)),
+            "keys": keys,
+            "state": state,
+        },
     )
 
 
 def _rows(
-    files: tuple[tuple[Path, ...], ...], keys: tuple[str, str], state: Any
+    files: tuple[tuple[Path, ...], tuple[Path, ...], tuple[Path, ...]],
+    keys: tuple[str, str],
+    state: Any,
 ) -> Iterator[dict[str, str]]:
     for source, target in read_pairs(*files, keys):
         yield {"source": source, "target": target}
@@ -149,15 +156,14 @@ def read_pairs(
 
 
 def _aligned(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    count = 0
-    for left, right in itertools.zip_longest(read_lines(source), read_lines(target)):
+    pairs = itertools.zip_longest(read_lines(source), read_lines(target))
+    for count, (left, right) in enumerate(pairs):
         if left is None or right is None:
             rest = sum(1 for _ in read_lines(target if left is None else source))
             lines = (count, rest) if left is None else (rest, count)
             raise ValueError(
                 f"{source} has {lines[0]} lines and {target} has {lines[1]}; they must be parallel."
             )
-        count += 1
         yield left, right
 
 
@@ -230,8 +236,9 @@ def drop_unusable(pairs: Dataset, max_length: int) -> tuple[Dataset, dict[str, i
     counts["pairs_kept"] = len(kept)
     if not kept:
         raise ValueError(
-            f"None of {len(pairs)} training pairs is usable: {counts['dropped_empty']} have an empty "
-            f"side and {counts['dropped_too_long']} are longer than max_length={max_length} tokens."
+            f"None of {len(pairs)} training pairs is usable: {counts['dropped_empty']} have an "
+            f"empty side and {counts['dropped_too_long']} are longer than "
+            f"max_length={max_length} tokens."
         )
     return pairs.select(kept), counts
 

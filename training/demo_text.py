@@ -51,7 +51,8 @@ KINDS = {
         range(datetime.date(1950, 1, 1).toordinal(), datetime.date(2050, 1, 1).toordinal())
     ),
     "minute": Kind(range(24 * 60)),  # since midnight
-    "hundredth": Kind(range(1, 1_000_000)),  # 0.01 to 9,999.99
+    # 0.01 to 9,999.93. Every seventh is plenty, and has all digits in all places.
+    "hundredth": Kind(range(1, 1_000_000, 7)),
     # Tenths: 1 to 9,999 whole, and 0.1 to 99.9. One is the only value in the singular.
     "quantity": Kind(
         [*range(10, 100_000, 10), *(tenths for tenths in range(1, 1000) if tenths % 10)],

@@ -41,8 +41,8 @@ class SacreBleu(evaluate.Metric):
         tokenize: str = "13a",
         lowercase: bool = False,
     ) -> dict[str, Any]:
-        streams = (
-            [list(references)]
+        streams: Any = (
+            [references]
             if isinstance(references[0], str)
             else [list(stream) for stream in zip(*references, strict=True)]
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf.modeling_vaswani import AddAndNorm, EmbeddingWithPositions, FeedForward
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 from .arguments import Arguments
@@ -20,7 +21,7 @@ TOKENIZER_FOLDER = "tokenizer"  # in the output folder, from the start of the ru
 def build_tokenizer(
     arguments: Arguments, corpus: Corpus, checkpoint: str | None
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer of the checkpoint, the one that is named, or one learned from the training text.
+    """The tokenizer of the checkpoint, the one that is named, or one learned from the training set.
 
     Learned once, by the process that comes first; the others read what it wrote.
     """
@@ -38,6 +39,7 @@ def build_tokenizer(
             _sentences(corpus),
             vocab_size,
             are_files=False,
+            split_digits=arguments.data.split_digits,
             show_progress=not arguments.training.disable_tqdm,
         )
     tokenizer.save_pretrained(folder)
@@ -81,17 +83,15 @@ def build_model(
 def _set_regularization(model: VaswaniForConditionalGeneration, arguments: Arguments) -> None:
     changeable = {"dropout", "attention_dropout", "activation_dropout", "label_smoothing"}
     for name, value in arguments.model.items():
-        if name not in changeable:
-            if name != "vocab_size" and getattr(model.config, name) != value:
-                raise ValueError(
-                    f"{name}={value} differs from the {getattr(model.config, name)} of "
-                    f"{arguments.training.model_name_or_path}, whose shape is fixed."
-                )
-            continue
-        setattr(model.config, name, value)
+        if name in changeable:
+            setattr(model.config, name, value)
+        elif name != "vocab_size" and getattr(model.config, name) != value:
+            raise ValueError(
+                f"{name}={value} differs from the {getattr(model.config, name)} of "
+                f"{arguments.training.model_name_or_path}, whose shape is fixed."
+            )
     for module in model.modules():
-        name = type(module).__name__
-        if name in ("AddAndNorm", "EmbeddingWithPositions"):
+        if isinstance(module, AddAndNorm | EmbeddingWithPositions):
             module.dropout.p = model.config.dropout
-        elif name == "FeedForward":
+        elif isinstance(module, FeedForward):
             module.dropout.p = model.config.activation_dropout

@@ -27,7 +27,15 @@ from .trainer import VaswaniTrainer
 logger = logging.getLogger("training")
 RESULTS = "results.json"
 CONFIG = "config.yaml"
-PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "evaluate", "accelerate", "sacrebleu")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "evaluate",
+    "accelerate",
+    "sacrebleu",
+)
 NUM_SHOWN = 5
 
 
@@ -38,7 +46,9 @@ def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -
     folder = Path(arguments.training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     training = arguments.training.to_dict()
-    for secret in [name for name in training if "token" in name and name.startswith(("hub", "push"))]:
+    for secret in [
+        name for name in training if "token" in name and name.startswith(("hub", "push"))
+    ]:
         training.pop(secret)
     content = {
         "recipe": arguments.recipe,
@@ -101,7 +111,7 @@ class Results:
             num_beams=training.num_beams,
             length_penalty=training.length_penalty,
         )
-        scores = {
+        scores: dict[str, Any] = {
             "loss_nats_per_token": metrics[f"{split}_loss"],
             "perplexity_per_token": metrics[f"{split}_perplexity_per_token"],
             "sentences": len(pairs),
@@ -142,7 +152,7 @@ class Results:
         logger.info("Wrote %s.", folder)
 
     def show_translations(self, trainer: VaswaniTrainer) -> None:
-        """Show the first translations of the last evaluation, each with its source and reference."""
+        """Show the first translations of the last evaluation, with source and reference."""
         for source, translation, reference in trainer.samples[:NUM_SHOWN]:
             print(f"source       {source}\ntranslation  {translation}\nreference    {reference}\n")
         print(f"The model is in {self.arguments.training.output_dir}. Translate with:")

@@ -68,7 +68,9 @@ def main(argv: list[str]) -> None:
     results = Results(arguments, corpus, model, outcome.metrics, trainer)
 
     # Section 6.1: averaged checkpoints, beam search
-    folders = last_checkpoints(training.output_dir, training.average_last, trainer.state.global_step)
+    folders = last_checkpoints(
+        training.output_dir, training.average_last, trainer.state.global_step
+    )
     results.average(trainer, folders)
     for split in ("validation", "test"):
         if split in pairs:

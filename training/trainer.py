@@ -3,7 +3,7 @@
 
 import math
 import time
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate.data_loader import BatchSamplerShard
@@ -31,7 +31,7 @@ from .schedule import inverse_sqrt_schedule
 class VaswaniTrainer(Seq2SeqTrainer):
     """Trains on token batches, and evaluates per token and per sentence on any number of processes.
 
-    Sets have columns `input_ids` and `labels`; evaluation sets also `source` and `target`, the text.
+    Sets have columns `input_ids` and `labels`; evaluation sets also `source` and `target`.
     """
 
     args: VaswaniTrainingArguments
@@ -106,7 +106,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         if self.args.lr_scheduler_type != "inverse_sqrt":
             return super().create_scheduler(num_training_steps, optimizer)
         if self.lr_scheduler is None:
-            self.lr_scheduler = inverse_sqrt_schedule(
+            self.lr_scheduler: LRScheduler | None = inverse_sqrt_schedule(
                 optimizer or self.optimizer, self.args.get_warmup_steps(num_training_steps)
             )
             self._created_lr_scheduler = True
@@ -157,8 +157,8 @@ class VaswaniTrainer(Seq2SeqTrainer):
         Every sentence counts once, whatever the number of processes. Predictions come back as text,
         in the order of the set, on every process.
         """
-        model = self.model.eval()
-        # The library asks for the loss alone where it has no `compute_metrics`; text is scored here.
+        model, pairs = self.model.eval(), cast(Dataset, dataloader.dataset)
+        # The library asks for the loss alone where it has no `compute_metrics`.
         with_text = self.args.predict_with_generate and not self.args.prediction_loss_only
         nats_and_tokens = torch.zeros(2, dtype=torch.float64)
         translated: list[tuple[int, str]] = []
@@ -171,9 +171,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             nats_and_tokens += torch.tensor([float(outputs.loss) * tokens, tokens])
             if with_text:
                 translated += zip(index, self._translate(inputs), strict=True)
-            self.control = self.callback_handler.on_prediction_step(
-                self.args, self.state, self.control
-            )
+            self.callback_handler.on_prediction_step(self.args, self.state, self.control)
         totals = self.accelerator.reduce(nats_and_tokens.float().to(self.args.device))
         nats, tokens = totals.tolist()
         metrics = {
@@ -181,18 +179,18 @@ class VaswaniTrainer(Seq2SeqTrainer):
             f"{metric_key_prefix}_perplexity_per_token": math.exp(min(nats / tokens, 700.0)),
         }
         predictions: list[str] = []
-        references = list(dataloader.dataset["target"]) if with_text else []
+        references = list(pairs["target"]) if with_text else []
         if with_text:
             by_place = dict(gather_object(translated))
             predictions = [by_place[place] for place in range(len(references))]
             metrics |= self._score(predictions, references, metric_key_prefix)
-            sources = list(dataloader.dataset["source"])
+            sources = list(pairs["source"])
             self.samples = list(zip(sources, predictions, references, strict=True))
         return EvalLoopOutput(
             predictions=predictions,
             label_ids=references,
             metrics=metrics,
-            num_samples=len(dataloader.dataset),
+            num_samples=len(pairs),
         )
 
     def _translate(self, inputs: dict[str, torch.Tensor]) -> list[str]:
@@ -257,7 +255,9 @@ class CheckpointClock(TrainerCallback):
         else:
             now = time.monotonic()
             is_over = args.max_minutes is not None and now - self.begun >= 60 * args.max_minutes
-            is_due = args.save_minutes is not None and now - self.last_save >= 60 * args.save_minutes
+            is_due = (
+                args.save_minutes is not None and now - self.last_save >= 60 * args.save_minutes
+            )
             if args.world_size > 1:
                 is_over, is_due = broadcast_object_list([is_over, is_due])
         if is_over:

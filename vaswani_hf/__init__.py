@@ -1,7 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """The Transformer of "Attention Is All You Need" as a Hugging Face model.
 
-Importing this package makes the model known to `AutoConfig`, `AutoModel` and `AutoModelForSeq2SeqLM`.
+Importing this package makes the model known to `AutoConfig`, `AutoModel` and
+`AutoModelForSeq2SeqLM`.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM

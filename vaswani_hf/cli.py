@@ -33,8 +33,8 @@ def _add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser
     parser = commands.add_parser(
         "translate",
         help="translate text, a sentence a line",
-        description="Translate a sentence a line, from a file or standard input to standard output. "
-        "An empty line stays empty.",
+        description="Translate a sentence a line, from a file or standard input to standard "
+        "output. An empty line stays empty.",
     )
     parser.add_argument("file", nargs="?", metavar="FILE", help="text to translate; else stdin")
     parser.add_argument("--model", required=True, metavar="FOLDER", help="a folder or a Hub id")
@@ -56,9 +56,7 @@ def _add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 
 def _translate(arguments: argparse.Namespace) -> int:
     if arguments.chunk_sentences < 1:
-        raise ValueError(
-            f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}."
-        )
+        raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
     with _source(arguments.file) as source:
         # The heavy imports come after the file is open: a wrong name is told at once.
         from transformers.utils import logging
@@ -75,8 +73,9 @@ def _translate(arguments: argparse.Namespace) -> int:
             batch_tokens=arguments.batch_tokens,
         )
         lines = decode_lines(source, arguments.file or "standard input")
-        output = open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
-        with output:
+        with open(
+            sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False
+        ) as output:
             for chunk in _chunks(lines, arguments.chunk_sentences):
                 for translation in translator(chunk, progress=sys.stderr.isatty()):
                     output.write(" ".join(translation.splitlines()) + "\n")
@@ -85,7 +84,7 @@ def _translate(arguments: argparse.Namespace) -> int:
 
 
 def _source(file: str | None) -> BinaryIO:
-    return sys.stdin.buffer if file is None or file == "-" else open(file, "rb")
+    return sys.stdin.buffer if file in (None, "-") else open(str(file), "rb")
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:

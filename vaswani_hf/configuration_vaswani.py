@@ -10,23 +10,23 @@
 # or implied. See the License for the specific language governing permissions and limitations.
 """The hyper-parameters of the Transformer of "Attention Is All You Need", checked."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassFieldValidationError
 from transformers import PreTrainedConfig
 
 
-@strict(accept_kwargs=True)
+@strict
 class VaswaniConfig(PreTrainedConfig):
     """The hyper-parameters of one Transformer (Table 3); the defaults are the base model.
 
-    A value of the wrong type raises the library's `StrictDataclassFieldValidationError`, a value that
-    no Transformer can have a `ValueError`; both name the field. Checked when a config is made, loaded
-    and saved.
+    A value of the wrong type raises the library's `StrictDataclassFieldValidationError`, a value
+    that no Transformer can have a `ValueError`; both name the field. Checked when a config is made,
+    loaded and saved.
 
     Args:
-        vocab_size: number of pieces, shared by source and target unless `target_vocab_size` differs.
+        vocab_size: number of pieces, of source and target unless `target_vocab_size` differs.
         target_vocab_size: number of target pieces; `None` for `vocab_size`. May differ from it only
             where `share_embeddings` is off.
         d_model: width of the residual stream, of the embeddings and of the positions (section 3.1).
@@ -47,7 +47,8 @@ class VaswaniConfig(PreTrainedConfig):
         max_position_embeddings: number of learned positions, a hard limit; or the number of
             sinusoidal positions computed beforehand, which grows on demand.
         share_embeddings: whether source and target share one embedding matrix (section 3.4).
-        tie_word_embeddings: whether the target embedding is also the pre-softmax matrix (section 3.4).
+        tie_word_embeddings: whether the target embedding is also the pre-softmax matrix (section
+            3.4).
         label_smoothing: mass spread evenly over all pieces in the training loss, epsilon_ls
             (section 5.4).
         use_cache: whether decoding keeps the keys and values of earlier positions.
@@ -64,7 +65,7 @@ class VaswaniConfig(PreTrainedConfig):
 
     model_type = "vaswani"
     keys_to_ignore_at_inference = ["past_key_values"]
-    attribute_map = {  # noqa: RUF012, the library reads a plain class attribute
+    attribute_map = {
         "hidden_size": "d_model",
         "intermediate_size": "d_ff",
         "num_attention_heads": "num_heads",
@@ -115,6 +116,7 @@ class VaswaniConfig(PreTrainedConfig):
         _refuse_contradicting_aliases(self, kwargs)
         super().__post_init__(**kwargs)  # sets the aliases, so the checks below see the real widths
         self._check_positive("d_model", "num_heads")
+        self._check_even_width()
         for width in ("d_k", "d_v"):
             if getattr(self, width) is None:
                 setattr(self, width, self._default_head_width(width))
@@ -127,22 +129,32 @@ class VaswaniConfig(PreTrainedConfig):
     def __setattr__(self, key: str, value: Any) -> None:
         field = self.attribute_map.get(key, key)
         try:
-            super().__setattr__(field, value)  # by the field's own name, so that its type is checked
+            super().__setattr__(
+                field, value
+            )  # by the field's own name, so that its type is checked
         except StrictDataclassFieldValidationError as error:
-            if field == key or error.__cause__ is None:
+            if field == key or not isinstance(error.__cause__, Exception):
                 raise
-            alias = f"{key} ({field})"
-            raise StrictDataclassFieldValidationError(
-                alias, error.__cause__
-            ) from error.__cause__  # type: ignore[arg-type]
+            named = f"{key} ({field})"
+            raise StrictDataclassFieldValidationError(named, error.__cause__) from error
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """A config from a dictionary of fields; `kwargs` override them, and the result is checked."""
+        """A config from a dictionary of fields; `kwargs` override them; the result is checked."""
         result = super().from_dict(config_dict, **kwargs)
         config = result[0] if isinstance(result, tuple) else result
         config.check()
         return result
+
+    @property
+    def head_widths(self) -> tuple[int, int]:
+        """`d_k` and `d_v`, as numbers."""
+        return cast(int, self.d_k), cast(int, self.d_v)
+
+    @property
+    def num_target_pieces(self) -> int:
+        """`target_vocab_size`, as a number."""
+        return cast(int, self.target_vocab_size)
 
     def validate_architecture(self) -> None:
         """Called by the library when a config is made and saved."""
@@ -165,11 +177,7 @@ class VaswaniConfig(PreTrainedConfig):
             raise ValueError(
                 f"layer_norm_eps must be above 0, got layer_norm_eps={self.layer_norm_eps}."
             )
-        if self.position_encoding == "sinusoidal" and self.d_model % 2:
-            raise ValueError(
-                f"{self._named('d_model')} must be even for sinusoidal positions, got "
-                f'd_model={self.d_model}; choose an even width or position_encoding="learned".'
-            )
+        self._check_even_width()
         if self.share_embeddings and self.target_vocab_size != self.vocab_size:
             raise ValueError(
                 f"share_embeddings=True needs one vocabulary, got vocab_size={self.vocab_size} and "
@@ -186,9 +194,14 @@ class VaswaniConfig(PreTrainedConfig):
         for field in fields:
             value = getattr(self, field)
             if value is None or value < 1:
-                raise ValueError(
-                    f"{self._named(field)} must be at least 1, got {field}={value}."
-                )
+                raise ValueError(f"{self._named(field)} must be at least 1, got {field}={value}.")
+
+    def _check_even_width(self) -> None:
+        if self.position_encoding == "sinusoidal" and self.d_model % 2:
+            raise ValueError(
+                f"{self._named('d_model')} must be even for sinusoidal positions, got "
+                f'd_model={self.d_model}; choose an even width or position_encoding="learned".'
+            )
 
     def _check_token_ids(self) -> None:
         both = min(self.vocab_size, self.target_vocab_size or self.vocab_size)
@@ -201,7 +214,8 @@ class VaswaniConfig(PreTrainedConfig):
         ]:
             if token is not None and not 0 <= token < both:
                 raise ValueError(
-                    f"{field} must be an id of the vocabulary, 0 to {both - 1}, got {field}={token}."
+                    f"{field} must be an id of the vocabulary, 0 to {both - 1}, got "
+                    f"{field}={token}."
                 )
 
     def _default_head_width(self, width: str) -> int:
@@ -226,7 +240,8 @@ def _refuse_contradicting_aliases(config: VaswaniConfig, kwargs: dict[str, Any])
         value = getattr(config, field)
         if value not in (defaults[field].default, kwargs[alias]):
             raise ValueError(
-                f"{alias}={kwargs[alias]} and {field}={value} name the same width; give one of them."
+                f"{alias}={kwargs[alias]} and {field}={value} name the same width; give one of "
+                f"them."
             )
 
 

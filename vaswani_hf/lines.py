@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, plain or gzipped, without their ends.
+    r"""The lines of a text file, plain or gzipped, without their ends.
 
-    Only `\\n` (and `\\r\\n`) ends a line: Python's own reader would also split at a bare `\\r` and so
-    lose the alignment.
+    Only `\n` (and `\r\n`) ends a line: Python's own reader would also split at a bare `\r` and lose
+    the alignment.
 
     Raises:
         ValueError: if a line is not UTF-8; file and line are named.

@@ -18,17 +18,19 @@ Where the paper is silent or we do otherwise:
 | Topic | The paper | Here |
 |---|---|---|
 | layer normalization epsilon | unsaid | 1e-6, as in tensor2tensor, the authors' code |
-| initial values | unsaid | tensor2tensor's: Glorot uniform, embeddings N(0, 1 / d_model), `<pad>` zero |
-| decoder start | "offset by one position" | `<pad>`, whose embedding starts as the authors' zero vector |
+| initial values | unsaid | tensor2tensor's: Glorot uniform, N(0, 1 / d_model), `<pad>` zero |
+| decoder start | "offset by one position" | `<pad>`, at first the authors' zero vector |
 | padding | unsaid | never attended to, and never shifts the position of a real token |
 | label smoothing | cites Szegedy et al. | epsilon / V on every class, the true one included |
 | heads | d_k = d_v = d_model / h | `d_k` and `d_v` may differ (Table 3, rows A and B) |
-| biases of attention and output | none | none; `attention_bias`, `output_bias` for imported models |
-| positions | sinusoids, or learned (row E) | `position_encoding`; learned ones have a last position |
+| biases | none in attention and output | none; `attention_bias`, `output_bias` for imports |
+| positions | sinusoids, or learned (row E) | `position_encoding`; learned ones end |
 """
 
+# trf-ignore: TRF041 share_embeddings, position_encoding
+
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -60,13 +62,13 @@ IGNORED = -100  # the library's label of a position that has no target
 
 
 class AddAndNorm(nn.LayerNorm):
-    """LayerNorm(x + Dropout(Sublayer(x))): post-norm (section 3.1), residual dropout (section 5.4)."""
+    """LayerNorm(x + Dropout(Sublayer(x))): post-norm (section 3.1), residual dropout (5.4)."""
 
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__(config.d_model, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:
+    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:  # type: ignore[override]
         """Add the output of a sub-layer to its input and normalize; all `(B, T, d_model)`."""
         return super().forward(x + self.dropout(sublayer_output))
 
@@ -94,7 +96,7 @@ class EncoderLayer(GradientCheckpointingLayer):
 
 
 class DecoderLayer(GradientCheckpointingLayer):
-    """Self-attention, attention over the memory, feed-forward (section 3.1, right half of figure 1)."""
+    """Self-attention, attention over the memory, feed-forward (3.1, right half of figure 1)."""
 
     def __init__(self, config: VaswaniConfig, layer_idx: int) -> None:
         super().__init__()
@@ -114,7 +116,7 @@ class DecoderLayer(GradientCheckpointingLayer):
         past_key_values: EncoderDecoderCache | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Tensor:
-        """Map target states `(B, T, d_model)` to the next layer's, given memory `(B, S, d_model)`."""
+        """Map target states `(B, T, d_model)` to the next layer's; memory is `(B, S, d_model)`."""
         attended, _ = self.self_attention(x, x, attention_mask, past_key_values, **kwargs)
         x = self.self_attention_norm(x, attended)
         attended, _ = self.cross_attention(x, memory, memory_mask, past_key_values, **kwargs)
@@ -184,7 +186,9 @@ class MultiHeadAttention(nn.Module):
         self.layer_idx = layer_idx
         self.is_causal = is_causal
         self.is_cross_attention = is_cross_attention
-        keys_width, values_width = config.num_heads * config.d_k, config.num_heads * config.d_v
+        d_k, d_v = config.head_widths
+        keys_width, values_width = config.num_heads * d_k, config.num_heads * d_v
+        self.scaling = d_k**-0.5
         bias = config.attention_bias
         self.query_proj = nn.Linear(config.d_model, keys_width, bias=bias)  # W^Q of all heads
         self.key_proj = nn.Linear(config.d_model, keys_width, bias=bias)  # W^K
@@ -222,7 +226,7 @@ class MultiHeadAttention(nn.Module):
             key,
             value,
             attention_mask,
-            scaling=self.config.d_k**-0.5,
+            scaling=self.scaling,
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
@@ -275,7 +279,7 @@ class FeedForward(nn.Module):
 
 
 class EmbeddingWithPositions(nn.Module):
-    """What both stacks do to their input: scale by sqrt(d_model), add positions, drop (3.4, 5.4)."""
+    """What both stacks do to their input: scale by sqrt(d_model), add positions, drop (5.4)."""
 
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__()
@@ -338,6 +342,8 @@ def sinusoidal_positions(num_positions: int, d_model: int) -> Tensor:
 class SinusoidalPositions(nn.Module):
     """The sinusoids of section 3.5: never trained, never saved, and as many as are asked for."""
 
+    table: Tensor  # (num_positions, d_model), float32
+
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__()
         self.d_model = config.d_model
@@ -349,9 +355,12 @@ class SinusoidalPositions(nn.Module):
         if num_positions > self.table.shape[0]:
             # Doubling keeps decoding token by token from building a new table at every token.
             num_rows = max(num_positions, 2 * self.table.shape[0])
-            self.table = sinusoidal_positions(num_rows, self.d_model).to(self.table.device)
+            table = sinusoidal_positions(num_rows, self.d_model)
+            # trf-ignore: TRF046, the table is no state: a longer one has the same rows
+            self.table = table.to(self.table.device)
         elif self.table.dtype != torch.float32:  # after `model.half()`, which rounds every buffer
             table = sinusoidal_positions(self.table.shape[0], self.d_model)
+            # trf-ignore: TRF046, as above
             self.table = table.to(self.table.device)
         return F.embedding(position_ids, self.table)
 
@@ -372,8 +381,8 @@ class LearnedPositions(nn.Module):
         if num_positions > self.weight.shape[0]:
             raise ValueError(
                 f"A sequence of {num_positions} tokens needs as many positions, but "
-                f"max_position_embeddings={self.weight.shape[0]} were learned; shorten the input or "
-                f'train with a larger max_position_embeddings or position_encoding="sinusoidal".'
+                f"max_position_embeddings={self.weight.shape[0]} were learned; shorten the input "
+                f'or train with a larger max_position_embeddings or position_encoding="sinusoidal".'
             )
         return F.embedding(position_ids, self.weight)
 
@@ -421,7 +430,10 @@ class VaswaniPreTrainedModel(PreTrainedModel):
                 module.weight, "_is_hf_initialized", False
             ):
                 init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, VaswaniForConditionalGeneration) and not self.config.tie_word_embeddings:
+        elif (
+            isinstance(module, VaswaniForConditionalGeneration)
+            and not self.config.tie_word_embeddings
+        ):
             init.normal_(module.lm_head.weight, std=self.config.d_model**-0.5)
         elif isinstance(module, LearnedPositions):
             init.normal_(module.weight, std=self.config.d_model**-0.5)
@@ -430,6 +442,7 @@ class VaswaniPreTrainedModel(PreTrainedModel):
             init.zeros_(module.bias)
         elif isinstance(module, SinusoidalPositions):
             init.copy_(module.table, sinusoidal_positions(*module.table.shape))
+
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Which parameters are tied to which: `{target: source}`.
 
@@ -509,7 +522,7 @@ class VaswaniDecoder(VaswaniPreTrainedModel):
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__(config)
         self.embed_tokens = nn.Embedding(
-            config.target_vocab_size, config.d_model, config.pad_token_id
+            config.num_target_pieces, config.d_model, config.pad_token_id
         )
         self.embedding = EmbeddingWithPositions(config)
         self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
@@ -631,7 +644,7 @@ class VaswaniModel(VaswaniPreTrainedModel):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
@@ -653,7 +666,7 @@ class VaswaniModel(VaswaniPreTrainedModel):
                 inputs_embeds=inputs_embeds,
                 **kwargs,
             )
-        elif not isinstance(encoder_outputs, BaseModelOutput):
+        elif not isinstance(encoder_outputs, BaseModelOutput):  # a tuple, as older code gives it
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
@@ -683,7 +696,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__(config)
         self.model = VaswaniModel(config)
-        self.lm_head = nn.Linear(config.d_model, config.target_vocab_size, bias=config.output_bias)
+        self.lm_head = nn.Linear(config.d_model, config.num_target_pieces, bias=config.output_bias)
         self.post_init()
 
     @property
@@ -729,9 +742,9 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
         return resized
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """The target offset by one position (section 3.1): `(B, T)` labels to `(B, T)` input ids."""
-        shifted = labels.new_full(labels.shape, self.config.decoder_start_token_id)
-        shifted[:, 1:] = labels[:, :-1]
+        """The target offset by one position (3.1): `(B, T)` labels to `(B, T)` input ids."""
+        start = labels.new_full((len(labels), 1), cast(int, self.config.decoder_start_token_id))
+        shifted = torch.cat((start, labels[:, :-1]), dim=1)
         return shifted.masked_fill(shifted == IGNORED, self.config.pad_token_id)
 
     @can_return_tuple
@@ -741,7 +754,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
         past_key_values: EncoderDecoderCache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
@@ -771,8 +784,8 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
             kwargs: the library's own, such as `output_attentions`.
 
         Returns:
-            `loss`: cross-entropy in nats per target token. Smoothed by `config.label_smoothing` when
-            the model trains, plain in evaluation.
+            `loss`: cross-entropy in nats per target token. Smoothed by `config.label_smoothing`
+            when the model trains, plain in evaluation.
             `logits`: `(B, T, V)`. Left out when the model trains on `labels`: only real target
             positions get logits then, and only for the loss. Call without `labels` to have them.
 
@@ -803,7 +816,9 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
         if labels is not None and self.training:
             loss = self.training_loss(states, labels, num_items_in_batch)
         else:
-            kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            kept = (
+                slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            )
             logits = self.lm_head(states[:, kept])  # (B, T, V)
             if labels is not None:
                 loss = smoothed_cross_entropy(

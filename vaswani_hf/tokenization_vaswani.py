@@ -2,8 +2,8 @@
 """One byte-pair vocabulary for source and target (section 5.1), as a plain fast tokenizer.
 
 The result is the library's own `PreTrainedTokenizerFast`, so `AutoTokenizer` loads it without this
-package. It is lossless: `decode(encode(text)) == normalize(text)` for every text that can be written
-as UTF-8, where `normalize` is the one rule of `normalize`.
+package. It is lossless: `decode(encode(text)) == normalize(text)` for every text that can be
+written as UTF-8, and `normalize` does next to nothing.
 """
 
 import json
@@ -36,6 +36,7 @@ def train_tokenizer(
     *,
     are_files: bool = True,
     max_characters: int | None = None,
+    split_digits: bool = False,
     model_max_length: int | None = None,
     show_progress: bool = True,
 ) -> PreTrainedTokenizerFast:
@@ -50,7 +51,8 @@ def train_tokenizer(
         are_files: whether `corpus` holds paths.
         max_characters: how many different characters become pieces, the most frequent ones; others
             are spelled by their UTF-8 bytes. `None` for a quarter of `vocab_size`.
-        model_max_length: longest sequence in tokens that the tokenizer warns about; `None` for none.
+        split_digits: whether every digit is a piece of its own, so that numbers are spelled alike.
+        model_max_length: a longer sequence, in tokens, makes the tokenizer warn; `None` for none.
         show_progress: whether to draw a progress bar.
 
     Returns:
@@ -67,9 +69,9 @@ def train_tokenizer(
             f"vocab_size must be above {num_fixed} (special pieces and bytes), got "
             f"vocab_size={vocab_size}."
         )
-    sentences = _lines_of(corpus) if are_files else iter(corpus)  # type: ignore[arg-type]
+    sentences = _lines_of(corpus) if are_files else iter(corpus)
     learner = Tokenizer(models.BPE())
-    learner.normalizer, learner.pre_tokenizer = _normalizer(), _pre_tokenizer()
+    learner.normalizer, learner.pre_tokenizer = _normalizer(), _pre_tokenizer(split_digits)
     num_learned = vocab_size - num_fixed
     trainer = BpeTrainer(
         vocab_size=num_learned,
@@ -92,7 +94,7 @@ def train_tokenizer(
             byte_fallback=True,
         )
     )
-    tokenizer.normalizer, tokenizer.pre_tokenizer = _normalizer(), _pre_tokenizer()
+    tokenizer.normalizer, tokenizer.pre_tokenizer = _normalizer(), _pre_tokenizer(split_digits)
     tokenizer.decoder = decoders.Sequence(
         [
             decoders.Replace(WORD_START, " "),
@@ -110,7 +112,7 @@ def tokenizer_of_segmented_text(
     are_files: bool = True,
     model_max_length: int | None = None,
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer for text that subword-nmt has cut into pieces already, such as `ein@@ und zwanzig`.
+    """A tokenizer for text that subword-nmt has cut into pieces already, such as `ein@@ und`.
 
     Every piece of the corpus gets an id, the most frequent first; text is split at spaces only, a
     piece never seen becomes `<unk>`, and decoding joins `ein@@ und` into `einund`. For published
@@ -125,7 +127,7 @@ def tokenizer_of_segmented_text(
         ValueError: if the corpus has no text.
     """
     counts: dict[str, int] = {}
-    for sentence in _lines_of(corpus) if are_files else corpus:  # type: ignore[arg-type]
+    for sentence in _lines_of(corpus) if are_files else corpus:
         for piece in str(sentence).split():
             counts[piece] = counts.get(piece, 0) + 1
     if not counts:
@@ -153,9 +155,12 @@ def _normalizer() -> normalizers.Normalizer:
     )
 
 
-def _pre_tokenizer() -> pre_tokenizers.PreTokenizer:
-    # Not `Metaspace`, which adds no mark where the text starts with a space and so loses that space.
-    return pre_tokenizers.Split(WORD_START, behavior="merged_with_next")
+def _pre_tokenizer(split_digits: bool) -> pre_tokenizers.PreTokenizer:
+    # Not `Metaspace`: where the text starts with a space it adds no mark, and so loses the space.
+    words = pre_tokenizers.Split(WORD_START, behavior="merged_with_next")
+    if not split_digits:
+        return words
+    return pre_tokenizers.Sequence([words, pre_tokenizers.Digits(individual_digits=True)])
 
 
 def _finish(tokenizer: Tokenizer, model_max_length: int | None) -> PreTrainedTokenizerFast:

@@ -87,7 +87,7 @@ def pairs() -> dict[str, list[Pair]]:
 
 
 def test_cardinals_are_spelled_as_german_grammar_says() -> None:
-    for number in range(10_000):
+    for number in [*range(2000), *range(2000, 10_000, 7)]:
         assert cardinal(0, number)[1] == german_cardinal(number)
 
 
