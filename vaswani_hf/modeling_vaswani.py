@@ -194,6 +194,13 @@ class MultiHeadAttention(nn.Module):
         self.key_proj = nn.Linear(config.d_model, keys_width, bias=bias)  # W^K
         self.value_proj = nn.Linear(config.d_model, values_width, bias=bias)  # W^V
         self.output_proj = nn.Linear(values_width, config.d_model, bias=bias)  # W^O
+        # tensor2tensor makes the queries, keys and values of self-attention by one matrix, and the
+        # keys and values of cross-attention by one: Glorot's bound is that of the matrix.
+        together = [self.key_proj, self.value_proj]
+        if not is_cross_attention:
+            together.append(self.query_proj)
+        for projection in together:
+            projection.glorot_fan_out = sum(part.out_features for part in together)
 
     def forward(
         self,
@@ -408,33 +415,20 @@ class VaswaniPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, MultiHeadAttention):
-            # tensor2tensor makes the queries, keys and values of self-attention by one matrix, and
-            # the keys and values of cross-attention by one; Glorot's bound is that of the matrix.
-            query, key, value = (
-                projection.weight
-                for projection in (module.query_proj, module.key_proj, module.value_proj)
-            )
-            groups = [[query], [key, value]] if module.is_cross_attention else [[query, key, value]]
-            for group in groups:
-                bound = math.sqrt(6 / (group[0].shape[1] + sum(len(weight) for weight in group)))
-                for weight in group:
-                    init.uniform_(weight, -bound, bound)
-            init.xavier_uniform_(module.output_proj.weight)
-        elif isinstance(module, FeedForward):
-            init.xavier_uniform_(module.inner.weight)
-            init.xavier_uniform_(module.outer.weight)
+        # The library passes over modules that have no parameters of their own, so that a linear
+        # layer must itself say what it is a part of.
+        if isinstance(module, nn.Linear) and getattr(module, "is_output_embedding", False):
+            init.normal_(module.weight, std=self.config.d_model**-0.5)
+        elif isinstance(module, nn.Linear):
+            fan_out = getattr(module, "glorot_fan_out", module.out_features)
+            bound = math.sqrt(6 / (module.in_features + fan_out))
+            init.uniform_(module.weight, -bound, bound)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.d_model**-0.5)
             if module.padding_idx is not None and not getattr(
                 module.weight, "_is_hf_initialized", False
             ):
                 init.zeros_(module.weight[module.padding_idx])
-        elif (
-            isinstance(module, VaswaniForConditionalGeneration)
-            and not self.config.tie_word_embeddings
-        ):
-            init.normal_(module.lm_head.weight, std=self.config.d_model**-0.5)
         elif isinstance(module, LearnedPositions):
             init.normal_(module.weight, std=self.config.d_model**-0.5)
         elif isinstance(module, AddAndNorm):
@@ -697,6 +691,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = VaswaniModel(config)
         self.lm_head = nn.Linear(config.d_model, config.num_target_pieces, bias=config.output_bias)
+        self.lm_head.is_output_embedding = True
         self.post_init()
 
     @property

@@ -1,0 +1,1115 @@
+"""The model against the paper's formulas, `torch.nn`, and the laws that any Transformer keeps."""
+
+import copy
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers.cache_utils import EncoderDecoderCache, StaticCache
+
+from tests import references
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, VaswaniModel
+from vaswani_hf.modeling_vaswani import (
+    AddAndNorm,
+    FeedForward,
+    MultiHeadAttention,
+    SinusoidalPositions,
+    position_ids_from_mask,
+    sinusoidal_positions,
+    smoothed_cross_entropy,
+)
+
+
+# Sizes that cannot be confused.
+B, S, T, H, V = 2, 7, 5, 4, 20
+PAD, EOS, IGNORED = 1, 2, -100
+# Sums of float32 products in another order differ by a few units in the seventh digit.
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+FEW = settings(max_examples=8, deadline=None, derandomize=True)
+
+
+def small_config(**fields: Any) -> VaswaniConfig:
+    sizes: dict[str, Any] = {
+        "vocab_size": V,
+        "d_model": 32,
+        "d_ff": 48,
+        "num_heads": H,
+        "d_k": 6,
+        "d_v": 10,
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+        "max_position_embeddings": 32,
+    }
+    return VaswaniConfig(**(sizes | fields))
+
+
+def small_model(seed: int = 0, **fields: Any) -> VaswaniForConditionalGeneration:
+    """A model in evaluation mode whose every number is drawn, so that no term is zero by chance."""
+    torch.manual_seed(seed)
+    attention = fields.pop("attn_implementation", "sdpa")
+    config = small_config(**fields)
+    config._attn_implementation = attention
+    model = VaswaniForConditionalGeneration(config)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias") or "norm" in name:
+            nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.2)
+    return model.eval()
+
+
+def draw_tokens(*shape: int, seed: int = 0) -> Tensor:
+    """Ids of ordinary pieces."""
+    return torch.randint(3, V, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def close(actual: Tensor, expected: Any, **tolerance: float) -> None:
+    if not isinstance(expected, Tensor):
+        expected = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(
+        actual.double(), expected.double(), **(CLOSE | tolerance), check_device=False
+    )
+
+
+# 3.1 Encoder and Decoder Stacks
+
+
+def test_add_and_norm_normalizes_the_sum() -> None:
+    torch.manual_seed(0)
+    block = AddAndNorm(small_config()).eval()
+    nn.init.normal_(block.weight)
+    nn.init.normal_(block.bias)
+    x, sublayer_output = torch.randn(2, 32), torch.randn(2, 32)
+    expected = [
+        references.layer_norm(row, block.weight.tolist(), block.bias.tolist(), 1e-6)
+        for row in (x + sublayer_output).tolist()
+    ]
+    close(block(x, sublayer_output), expected)
+
+
+def test_epsilon_is_inside_the_root() -> None:
+    # With a variance of 1e-6, which the epsilon equals, the result shrinks by sqrt(2).
+    block = AddAndNorm(small_config()).eval()
+    x = 1e-3 * torch.tensor([1.0, -1.0] * 16)
+    close(block(x, torch.zeros(32)), (x * 1000 / math.sqrt(2)), atol=1e-4)
+
+
+def test_residual_dropout_spares_the_input() -> None:
+    # Section 5.4: dropout acts on the output of a sub-layer before it is added.
+    torch.manual_seed(0)
+    block = AddAndNorm(small_config(dropout=0.5)).train()
+    x = torch.randn(3, 32)
+    close(block(x, torch.zeros(3, 32)), nn.functional.layer_norm(x, (32,), eps=1e-6))
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+    parts = (ours.query_proj, ours.key_proj, ours.value_proj)
+    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+    theirs.out_proj.load_state_dict(ours.output_proj.state_dict())
+
+
+def torch_layer(ours: nn.Module, kind: type[nn.Module]) -> nn.Module:
+    """`torch.nn`'s own layer, post-norm, with the numbers of one of ours."""
+    theirs = kind(
+        32,
+        H,
+        48,
+        dropout=0.0,
+        activation="relu",
+        layer_norm_eps=1e-6,
+        batch_first=True,
+        norm_first=False,
+    ).eval()
+    norms = [ours.self_attention_norm]
+    with torch.no_grad():
+        copy_attention(ours.self_attention, theirs.self_attn)
+        if kind is nn.TransformerDecoderLayer:
+            copy_attention(ours.cross_attention, theirs.multihead_attn)
+            norms.append(ours.cross_attention_norm)
+        norms.append(ours.feed_forward_norm)
+        theirs.linear1.load_state_dict(ours.feed_forward.inner.state_dict())
+        theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
+        for number, norm in enumerate(norms, start=1):
+            getattr(theirs, f"norm{number}").load_state_dict(norm.state_dict())
+    return theirs
+
+
+PADDED_SOURCE = torch.tensor([[1] * S, [1] * (S - 3) + [0] * 3])
+
+
+def first_inputs(model: VaswaniForConditionalGeneration, tokens: Tensor) -> Tensor:
+    """sqrt(d_model) times the embeddings (section 3.4), plus the sinusoids by scalar loops."""
+    table = torch.tensor(references.sinusoid_table(tokens.shape[1], 32))
+    return model.model.shared.weight[tokens] * math.sqrt(32) + table
+
+
+@torch.no_grad()
+def test_encoder_equals_torch_nn() -> None:
+    model = small_model(attention_bias=True, d_k=8, d_v=8)
+    source = draw_tokens(B, S)
+    expected = first_inputs(model, source)
+    for layer in model.model.encoder.layers:
+        theirs = torch_layer(layer, nn.TransformerEncoderLayer)
+        expected = theirs(expected, src_key_padding_mask=PADDED_SOURCE == 0)
+    memory = model.model.encoder(source, PADDED_SOURCE).last_hidden_state
+    real = PADDED_SOURCE.bool()
+    close(memory[real], expected[real])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_decoder_equals_torch_nn(attn_implementation: str) -> None:
+    model = small_model(attention_bias=True, d_k=8, d_v=8, attn_implementation=attn_implementation)
+    target, memory = draw_tokens(B, T), torch.randn(B, S, 32)
+    target_mask = torch.tensor([[1] * T, [1] * (T - 2) + [0] * 2])
+    expected = first_inputs(model, target)
+    for layer in model.model.decoder.layers:
+        expected = torch_layer(layer, nn.TransformerDecoderLayer)(
+            expected,
+            memory,
+            tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),
+            tgt_key_padding_mask=target_mask == 0,
+            memory_key_padding_mask=PADDED_SOURCE == 0,
+        )
+    states = model.model.decoder(
+        target,
+        target_mask,
+        encoder_hidden_states=memory,
+        encoder_attention_mask=PADDED_SOURCE,
+    ).last_hidden_state
+    real = target_mask.bool()
+    close(states[real], expected[real])
+
+
+# 3.2 Attention
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_attention_equals_scalar_loops(attn_implementation: str) -> None:
+    torch.manual_seed(0)
+    config = small_config()
+    config._attn_implementation = attn_implementation
+    attention = MultiHeadAttention(config, 0, is_cross_attention=True).eval()
+    x, memory = torch.randn(B, T, 32), torch.randn(B, S, 32)
+    allowed = torch.rand(B, T, S) > 0.4
+    allowed[..., 0] = True
+    mask = torch.zeros(B, 1, T, S).masked_fill(~allowed[:, None], torch.finfo(torch.float32).min)
+    heads = [
+        (
+            attention.query_proj.weight[6 * h : 6 * (h + 1)].tolist(),
+            attention.key_proj.weight[6 * h : 6 * (h + 1)].tolist(),
+            attention.value_proj.weight[10 * h : 10 * (h + 1)].tolist(),
+        )
+        for h in range(H)
+    ]
+    expected = [
+        references.multi_head_attention(
+            x[b].tolist(),
+            memory[b].tolist(),
+            heads,
+            attention.output_proj.weight.tolist(),
+            allowed[b].tolist(),
+        )
+        for b in range(B)
+    ]
+    close(attention(x, memory, mask)[0], expected)
+
+
+@torch.no_grad()
+def test_attention_weights_equal_scalar_loops() -> None:
+    torch.manual_seed(0)
+    config = small_config(num_heads=1)
+    config._attn_implementation = "eager"
+    attention = MultiHeadAttention(config, 0, is_cross_attention=True).eval()
+    x, memory = torch.randn(1, T, 32), torch.randn(1, S, 32)
+    _, expected = references.attention_of_one_head(
+        references.linear(x[0].tolist(), attention.query_proj.weight.tolist()),
+        references.linear(memory[0].tolist(), attention.key_proj.weight.tolist()),
+        references.linear(memory[0].tolist(), attention.value_proj.weight.tolist()),
+    )
+    close(attention(x, memory)[1][0, 0], expected)
+
+
+def test_heads_keep_their_own_widths() -> None:
+    attention = MultiHeadAttention(small_config(), 0)
+    # h * d_k = 24 and h * d_v = 40 rows; W^O maps h * d_v back (section 3.2.2)
+    shapes = [tuple(p.weight.shape) for p in attention.children()]
+    assert shapes == [(24, 32), (24, 32), (40, 32), (32, 40)]
+
+
+def test_attention_has_no_biases_by_default() -> None:
+    assert not [
+        n for n, _ in MultiHeadAttention(small_config(), 0).named_parameters() if "bias" in n
+    ]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_flex_attention_equals_eager(dtype: torch.dtype) -> None:
+    model = small_model(d_k=16, d_v=16).to(dtype)
+    inputs = {
+        "input_ids": draw_tokens(B, S),
+        "attention_mask": PADDED_SOURCE,
+        "decoder_input_ids": draw_tokens(B, T, seed=1),
+    }
+    model.set_attn_implementation("eager")
+    expected = model(**inputs).logits
+    model.set_attn_implementation("flex_attention")
+    try:
+        actual = model(**inputs).logits
+    except Exception as error:
+        pytest.skip(f"flex attention does not run here: {type(error).__name__}: {error!s:.200}")
+    close(actual, expected, atol=1e-5 if dtype is torch.float32 else 0.1, rtol=1e-5)
+
+
+@pytest.mark.gpu
+@torch.no_grad()
+def test_flash_attention_equals_eager() -> None:
+    pytest.importorskip("flash_attn", reason="flash attention is not installed")
+    model = small_model(d_model=64, d_k=16, d_v=16).to("cuda", torch.bfloat16)
+    inputs = {
+        "input_ids": draw_tokens(B, S).cuda(),
+        "attention_mask": PADDED_SOURCE.cuda(),
+        "decoder_input_ids": draw_tokens(B, T, seed=1).cuda(),
+    }
+    model.set_attn_implementation("eager")
+    expected = model(**inputs).logits
+    model.set_attn_implementation("flash_attention_2")
+    # bfloat16 has 8 bits of mantissa: numbers around 2 come in steps of 1/64.
+    close(model(**inputs).logits, expected, atol=0.1)
+
+
+# 3.3 Position-wise Feed-Forward Networks
+
+
+@torch.no_grad()
+def test_feed_forward_equals_scalar_loops() -> None:
+    torch.manual_seed(0)
+    network = FeedForward(small_config()).eval()
+    x = torch.randn(T, 32)
+    expected = references.feed_forward(
+        x.tolist(),
+        network.inner.weight.tolist(),
+        network.inner.bias.tolist(),
+        network.outer.weight.tolist(),
+        network.outer.bias.tolist(),
+    )
+    close(network(x), expected)
+
+
+# 3.4 Embeddings and Softmax
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_both_stacks_scale_embeddings_and_add_positions(side: str) -> None:
+    model = small_model()
+    tokens = draw_tokens(B, T)
+    stack = getattr(model.model, side)
+    seen: list[Tensor] = []
+    stack.layers[0].register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    stack(tokens, **({"encoder_hidden_states": torch.randn(B, S, 32)} if side == "decoder" else {}))
+    embeddings = model.model.shared.weight[tokens]
+    expected = embeddings * 5.656854249492381 + torch.tensor(  # sqrt(32)
+        references.sinusoid_table(T, 32)
+    )
+    close(seen[0], expected)
+
+
+@torch.no_grad()
+def test_dropout_acts_on_the_sums_of_embeddings_and_positions() -> None:
+    # Section 5.4: at a rate of 0.5 what is left is doubled, so every entry is 0 or twice its value.
+    model = small_model(dropout=0.5)
+    tokens, embedding = draw_tokens(B, T), model.model.encoder.embedding
+    positions = torch.arange(T)[None]
+    plain = embedding(model.model.shared(tokens), positions, T)
+    dropped = embedding.train()(model.model.shared(tokens), positions, T)
+    is_kept = dropped != 0
+    close(dropped[is_kept], 2 * plain[is_kept])
+    assert 0.3 < is_kept.float().mean() < 0.7
+
+
+@torch.no_grad()
+def test_logits_are_products_with_the_embedding() -> None:
+    model = small_model()
+    outputs = model(
+        draw_tokens(B, S), decoder_input_ids=draw_tokens(B, T), output_hidden_states=True
+    )
+    states = outputs.decoder_hidden_states[-1]
+    expected = references.linear(states[0].tolist(), model.model.shared.weight.tolist())
+    close(outputs.logits[0], expected)
+
+
+def shared_names(model: nn.Module) -> list[set[str]]:
+    """The groups of names that stand for one and the same parameter."""
+    groups: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), set()).add(name)
+    return sorted((group for group in groups.values() if len(group) > 1), key=sorted)
+
+
+ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+HEAD, SHARED = "lm_head.weight", "model.shared.weight"
+TYINGS: list[tuple[bool, bool, list[set[str]]]] = [  # share_embeddings, tie_word_embeddings
+    (True, True, [{SHARED, ENCODER, DECODER, HEAD}]),
+    (True, False, [{SHARED, ENCODER, DECODER}]),
+    (False, True, [{DECODER, HEAD}]),
+    (False, False, []),
+]
+tyings = pytest.mark.parametrize(("share", "tie", "groups"), TYINGS)
+
+
+@tyings
+def test_tied_parameters_are_one_object(share: bool, tie: bool, groups: list[set[str]]) -> None:
+    model = small_model(share_embeddings=share, tie_word_embeddings=tie)
+    assert shared_names(model) == groups
+
+
+@tyings
+def test_a_file_holds_each_tied_parameter_once(
+    tmp_path: Path, share: bool, tie: bool, groups: list[set[str]]
+) -> None:
+    small_model(share_embeddings=share, tie_word_embeddings=tie).save_pretrained(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        stored = set(file.keys())
+    for group in groups:
+        assert len(group & stored) == 1
+    assert (
+        len({SHARED, ENCODER, DECODER, HEAD} & stored)
+        == {  # one matrix a role that is its own
+            (True, True): 1,
+            (True, False): 2,
+            (False, True): 2,
+            (False, False): 3,
+        }[share, tie]
+    )
+
+
+@torch.no_grad()
+@tyings
+@pytest.mark.parametrize("output_bias", [False, True])
+def test_a_loaded_model_is_the_saved_one(
+    tmp_path: Path, share: bool, tie: bool, groups: list[set[str]], output_bias: bool
+) -> None:
+    model = small_model(share_embeddings=share, tie_word_embeddings=tie, output_bias=output_bias)
+    model.save_pretrained(tmp_path)
+    loaded, report = VaswaniForConditionalGeneration.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert shared_names(loaded) == groups
+    inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T)}
+    assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+
+
+@torch.no_grad()
+@tyings
+@pytest.mark.parametrize("new_size", [V + 6, V - 6])
+def test_resizing_keeps_ties_and_the_rows_that_stay(
+    tmp_path: Path, share: bool, tie: bool, groups: list[set[str]], new_size: int
+) -> None:
+    model = small_model(share_embeddings=share, tie_word_embeddings=tie, output_bias=True)
+    inputs = {
+        "input_ids": draw_tokens(B, S).clamp(max=V - 7),
+        "decoder_input_ids": draw_tokens(B, T, seed=1).clamp(max=V - 7),
+    }
+    before = model(**inputs).logits
+    model.resize_token_embeddings(new_size)
+    assert shared_names(model) == groups
+    assert (model.config.vocab_size, model.config.target_vocab_size) == (new_size, new_size)
+    kept = min(V, new_size)
+    after = model(**inputs).logits
+    assert after.shape[-1] == new_size
+    close(after[..., :kept], before[..., :kept])
+    model.save_pretrained(tmp_path)
+    loaded = VaswaniForConditionalGeneration.from_pretrained(tmp_path)
+    assert shared_names(loaded) == groups
+    assert torch.equal(loaded(**inputs).logits, after)
+
+
+def test_resizing_two_vocabularies_is_refused() -> None:
+    model = small_model(share_embeddings=False, target_vocab_size=30)
+    with pytest.raises(ValueError, match=r"vocab_size=20, target_vocab_size=30"):
+        model.resize_token_embeddings(25)
+
+
+@torch.no_grad()
+def test_two_vocabularies_may_differ_in_size(tmp_path: Path) -> None:
+    model = small_model(share_embeddings=False, target_vocab_size=30)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T) + 10}
+    assert loaded(**inputs).logits.shape == (B, T, 30)
+    assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+
+
+@torch.no_grad()
+def test_auto_classes_find_the_classes(tmp_path: Path) -> None:
+    model = small_model()
+    model.save_pretrained(tmp_path)
+    assert type(AutoConfig.from_pretrained(tmp_path)) is VaswaniConfig
+    whole = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert type(whole) is VaswaniForConditionalGeneration
+    body, report = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(body) is VaswaniModel
+    assert not report["missing_keys"]
+    inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T)}
+    assert torch.equal(whole(**inputs).logits, model(**inputs).logits)
+    assert torch.equal(body(**inputs).last_hidden_state, model.model(**inputs).last_hidden_state)
+
+
+# 3.5 Positional Encoding
+
+
+def loop_table(num_positions: int, d_model: int) -> Tensor:
+    return torch.tensor(references.sinusoid_table(num_positions, d_model), dtype=torch.float64)
+
+
+def test_sinusoids_equal_scalar_loops() -> None:
+    # The formula in float64; 6e-8 is the rounding of numbers up to 1 to float32. Angles computed in
+    # float32 would be 6e-5 off at position 1023.
+    close(sinusoidal_positions(1024, 512), loop_table(1024, 512), atol=6.1e-8, rtol=0.0)
+
+
+def test_sinusoids_at_positions_worked_out_by_hand() -> None:
+    table = sinusoidal_positions(3, 4)
+    # sin 2, cos 2, sin 0.02, cos 0.02: wavelengths of 2 pi and of 2 pi * 10000^(2/4)
+    close(table[2], [0.9092974268, -0.4161468365, 0.0199986667, 0.9998000067], atol=1e-7)
+
+
+def test_the_table_grows_past_its_size() -> None:
+    positions = SinusoidalPositions(small_config(max_position_embeddings=4))
+    wanted = torch.tensor([[0, 3, 4, 70]])
+    expected = loop_table(71, 32)[wanted]
+    close(positions(wanted, 71), expected, atol=6.1e-8, rtol=0.0)
+
+
+@torch.no_grad()
+def test_a_sequence_longer_than_the_table_is_as_with_a_long_table() -> None:
+    short = small_model(max_position_embeddings=4)
+    long = small_model(max_position_embeddings=64)
+    inputs = {"input_ids": draw_tokens(B, 23), "decoder_input_ids": draw_tokens(B, 11)}
+    close(short(**inputs).logits, long(**inputs).logits)
+
+
+def tables(model: nn.Module) -> list[Tensor]:
+    found = [part.table for part in model.modules() if isinstance(part, SinusoidalPositions)]
+    assert len(found) == 2  # one a stack
+    return found
+
+
+def test_sinusoids_are_exact_after_loading(tmp_path: Path) -> None:
+    small_model().save_pretrained(tmp_path)
+    for table in tables(VaswaniForConditionalGeneration.from_pretrained(tmp_path)):
+        close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
+
+
+def test_sinusoids_are_not_saved(tmp_path: Path) -> None:
+    small_model().save_pretrained(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert not [name for name in file.keys() if "position" in name or "table" in name]  # noqa: SIM118
+
+
+def test_sinusoids_are_exact_after_loading_in_bfloat16(tmp_path: Path) -> None:
+    small_model().save_pretrained(tmp_path)
+    model = VaswaniForConditionalGeneration.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert model.lm_head.weight.dtype == torch.bfloat16
+    for table in tables(model):
+        close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_sinusoids_are_exact_after_a_cast(dtype: torch.dtype) -> None:
+    model = small_model().to(dtype)
+    positions = model.model.encoder.embedding.positions
+    close(positions(torch.arange(32)[None], 32)[0], loop_table(32, 32), atol=6.1e-8, rtol=0.0)
+
+
+def test_more_positions_may_be_asked_for_at_loading(tmp_path: Path) -> None:
+    small_model().save_pretrained(tmp_path)
+    model = VaswaniForConditionalGeneration.from_pretrained(tmp_path, max_position_embeddings=99)
+    for table in tables(model):
+        close(table, loop_table(99, 32), atol=6.1e-8, rtol=0.0)
+
+
+def test_positions_count_real_tokens() -> None:
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    positions = position_ids_from_mask(mask, 5, 0, torch.device("cpu"))
+    # By hand: the first real token of every row stands at position 0 (FIDELITY row 9).
+    assert positions[0, 2:].tolist() == [0, 1, 2]
+    assert positions[1, :3].tolist() == [0, 1, 2]
+    assert positions[2].tolist() == [0, 1, 2, 3, 4]
+    assert positions.min() >= 0
+
+
+def test_positions_go_on_where_the_cache_ends() -> None:
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    assert position_ids_from_mask(mask, 2, 3, torch.device("cpu")).tolist() == [[1, 2], [3, 4]]
+    assert position_ids_from_mask(None, 2, 3, torch.device("cpu")).tolist() == [[3, 4]]
+
+
+@pytest.mark.parametrize("too_long", [{"input_ids": 9}, {"decoder_input_ids": 9}], ids=str)
+def test_learned_positions_refuse_what_is_longer(too_long: dict[str, int]) -> None:
+    model = small_model(position_encoding="learned", max_position_embeddings=8)
+    lengths = {"input_ids": 8, "decoder_input_ids": 8}
+    model(**{name: draw_tokens(1, length) for name, length in lengths.items()})
+    with pytest.raises(ValueError, match=r"9 tokens .*max_position_embeddings=8"):
+        model(**{name: draw_tokens(1, length) for name, length in (lengths | too_long).items()})
+
+
+@torch.no_grad()
+def test_learned_positions_are_saved(tmp_path: Path) -> None:
+    model = small_model(position_encoding="learned")
+    model.save_pretrained(tmp_path)
+    loaded = VaswaniForConditionalGeneration.from_pretrained(tmp_path)
+    inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T)}
+    assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+
+
+# Initial values (FIDELITY row 13)
+
+
+@pytest.fixture(scope="module")
+def fresh() -> VaswaniForConditionalGeneration:
+    torch.manual_seed(0)
+    config = small_config(vocab_size=2000, d_model=128, d_ff=300, d_k=24, d_v=40)
+    return VaswaniForConditionalGeneration(config)
+
+
+def test_embeddings_start_with_a_deviation_of_one_over_the_root(
+    fresh: VaswaniForConditionalGeneration,
+) -> None:
+    # 2000 * 128 numbers estimate the deviation to within 1/sqrt(2 * 256000) = 0.14 %; six of those.
+    weight = fresh.model.shared.weight
+    assert weight[torch.arange(2000) != PAD].std().item() == pytest.approx(128**-0.5, rel=0.0085)
+
+
+def test_the_padding_row_starts_at_zero(fresh: VaswaniForConditionalGeneration) -> None:
+    assert not fresh.model.shared.weight[PAD].any()
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_every_embedding_of_unshared_models_starts_the_same(tie: bool) -> None:
+    torch.manual_seed(0)
+    model = VaswaniForConditionalGeneration(
+        small_config(vocab_size=2000, share_embeddings=False, tie_word_embeddings=tie)
+    )
+    parts = [model.model.encoder.embed_tokens, model.model.decoder.embed_tokens, model.lm_head]
+    for part in parts:
+        assert part.weight.std().item() == pytest.approx(32**-0.5, rel=0.02)
+    assert not parts[0].weight[PAD].any()
+    assert not parts[1].weight[PAD].any()
+
+
+def assert_fills(weight: Tensor, bound: float) -> None:
+    """Uniform between plus and minus `bound`: none beyond it, and the largest close to it."""
+    largest = weight.abs().max().item()
+    # Of 3072 numbers or more the largest misses the bound by 1 % with probability 0.99^3072 = 4e-14.
+    assert 0.99 * bound < largest <= bound
+    assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
+def test_query_key_and_value_start_as_one_glorot_matrix(
+    fresh: VaswaniForConditionalGeneration,
+) -> None:
+    # Glorot and Bengio 2010: sqrt(6 / (fan_in + fan_out)), here of one matrix of 128 by
+    # 4 * (24 + 24 + 40) columns.
+    bound = math.sqrt(6 / (128 + 4 * 88))
+    for stack in (fresh.model.encoder, fresh.model.decoder):
+        for layer in stack.layers:
+            attention = layer.self_attention
+            for part in (attention.query_proj, attention.key_proj, attention.value_proj):
+                assert_fills(part.weight, bound)
+
+
+def test_cross_attention_starts_as_the_authors_two_matrices(
+    fresh: VaswaniForConditionalGeneration,
+) -> None:
+    # tensor2tensor: queries by one matrix, keys and values by another.
+    for layer in fresh.model.decoder.layers:
+        attention = layer.cross_attention
+        assert_fills(attention.query_proj.weight, math.sqrt(6 / (128 + 4 * 24)))
+        for part in (attention.key_proj, attention.value_proj):
+            assert_fills(part.weight, math.sqrt(6 / (128 + 4 * 64)))
+
+
+def test_other_matrices_start_as_glorot_matrices(fresh: VaswaniForConditionalGeneration) -> None:
+    for layer in [*fresh.model.encoder.layers, *fresh.model.decoder.layers]:
+        assert_fills(layer.self_attention.output_proj.weight, math.sqrt(6 / (128 + 160)))
+        for part in (layer.feed_forward.inner, layer.feed_forward.outer):
+            assert_fills(part.weight, math.sqrt(6 / (128 + 300)))
+
+
+def test_biases_start_at_zero_and_gains_at_one() -> None:
+    model = VaswaniForConditionalGeneration(small_config(attention_bias=True, output_bias=True))
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+        elif "norm" in name:
+            assert (parameter == 1).all(), name
+
+
+def test_what_a_file_lacks_starts_as_in_a_new_model(tmp_path: Path) -> None:
+    # Loading builds on the meta device: what the file lacks must be drawn, not left as it was found.
+    VaswaniModel(small_config()).encoder.save_pretrained(tmp_path)
+    model = VaswaniForConditionalGeneration.from_pretrained(tmp_path, key_mapping={"^": "none."})
+    for parameter in model.parameters():
+        assert parameter.isfinite().all()
+    assert not model.model.shared.weight[PAD].any()
+    bound = math.sqrt(6 / (32 + 4 * 22))
+    assert model.model.encoder.layers[0].self_attention.query_proj.weight.abs().max() <= bound
+
+
+# 5.4 Label smoothing and the loss
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.6])
+def test_smoothed_loss_is_that_of_the_written_out_distribution(epsilon: float) -> None:
+    torch.manual_seed(0)
+    logits, labels = 3 * torch.randn(6, V), torch.tensor([3, IGNORED, 0, 19, IGNORED, 7])
+    expected = references.label_smoothed_cross_entropy(logits.tolist(), labels.tolist(), epsilon)
+    close(smoothed_cross_entropy(logits, labels, epsilon), expected)
+
+
+def test_smoothed_loss_of_even_logits_is_the_logarithm_of_the_vocabulary() -> None:
+    loss = smoothed_cross_entropy(torch.zeros(4, V), torch.arange(4), 0.1)
+    close(loss, math.log(20))
+
+
+LABELS = torch.tensor([[5, 9, 3, 2, IGNORED], [8, 2, IGNORED, IGNORED, IGNORED]])  # 6 are real
+SHIFTED = torch.tensor([[PAD, 5, 9, 3, 2], [PAD, 8, 2, PAD, PAD]])  # by hand: one position later
+
+
+def test_the_decoder_sees_the_labels_one_position_later() -> None:
+    model = small_model()
+    assert torch.equal(model.prepare_decoder_input_ids_from_labels(LABELS), SHIFTED)
+
+
+@torch.no_grad()
+def test_evaluation_loss_is_plain_and_shifted_once() -> None:
+    model = small_model()
+    source = draw_tokens(B, S)
+    outputs = model(source, labels=LABELS)
+    logits = model(source, decoder_input_ids=SHIFTED).logits
+    expected = references.label_smoothed_cross_entropy(
+        logits.flatten(0, 1).tolist(), LABELS.flatten().tolist(), 0.0
+    )
+    close(outputs.loss, expected)
+    close(outputs.logits, logits)
+
+
+def test_training_loss_is_smoothed_and_ignores_padding() -> None:
+    model = small_model(dropout=0.0)
+    source = draw_tokens(B, S)
+    with torch.no_grad():
+        logits = model(source, decoder_input_ids=SHIFTED).logits
+    expected = references.label_smoothed_cross_entropy(
+        logits.flatten(0, 1).tolist(), LABELS.flatten().tolist(), 0.1
+    )
+    close(model.train()(source, labels=LABELS).loss, expected)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_the_loss_is_a_sum_divided_by_the_number_of_items(training: bool, as_tensor: bool) -> None:
+    model = small_model(dropout=0.0).train(training)
+    source = draw_tokens(B, S)
+    own = model(source, labels=LABELS).loss
+    num_items = torch.tensor(24) if as_tensor else 24
+    shared = model(source, labels=LABELS, num_items_in_batch=num_items).loss
+    close(shared * 4, own)  # 24 tokens are 4 times the 6 of this batch
+
+
+def test_accumulated_losses_add_up_to_the_loss_of_the_whole_batch() -> None:
+    model = small_model(dropout=0.0).train()
+    source = draw_tokens(B, S)
+    whole = model(source, labels=LABELS).loss
+    parts = [
+        model(source[b : b + 1], labels=LABELS[b : b + 1], num_items_in_batch=6).loss
+        for b in range(B)
+    ]
+    close(sum(parts), whole)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_no_real_label_makes_a_loss_of_zero_that_goes_backward(training: bool) -> None:
+    model = small_model().train(training)
+    loss = model(draw_tokens(B, S), labels=torch.full((B, T), IGNORED)).loss
+    assert loss.item() == 0.0
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
+def test_training_computes_logits_of_real_targets_only() -> None:
+    model = small_model().train()
+    rows: list[int] = []
+    model.lm_head.register_forward_hook(lambda _, inputs, output: rows.append(output.numel() // V))
+    outputs = model(draw_tokens(B, S), labels=LABELS)
+    assert rows == [6]
+    assert outputs.logits is None
+
+
+def test_the_loss_of_a_half_precision_model_is_in_float32() -> None:
+    model = small_model().to(torch.bfloat16).train()
+    assert model(draw_tokens(B, S), labels=LABELS).loss.dtype == torch.float32
+
+
+def test_logits_to_keep_beside_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="logits_to_keep=1"):
+        small_model()(draw_tokens(B, S), labels=LABELS, logits_to_keep=1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("kept", "rows"), [(0, [0, 1, 2, 3, 4]), (2, [3, 4]), (torch.tensor([0, 3]), [0, 3])], ids=str
+)
+def test_logits_to_keep_picks_rows(kept: int | Tensor, rows: list[int]) -> None:
+    model = small_model()
+    inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T)}
+    close(model(**inputs, logits_to_keep=kept).logits, model(**inputs).logits[:, rows])
+
+
+# Laws
+
+
+lengths = st.integers(min_value=1, max_value=9)
+seeds = st.integers(min_value=0, max_value=2**31 - 1)
+LAW_MODEL = small_model()
+
+
+@FEW
+@given(seed=seeds, source_length=lengths, target_length=st.integers(2, 9), data=st.data())
+@torch.no_grad()
+def test_a_later_target_token_changes_no_earlier_logit(
+    seed: int, source_length: int, target_length: int, data: st.DataObject
+) -> None:
+    source, target = draw_tokens(B, source_length, seed=seed), draw_tokens(B, target_length)
+    place = data.draw(st.integers(1, target_length - 1))
+    changed = target.clone()
+    changed[:, place:] = (target[:, place:] - 2) % (V - 3) + 3
+    assert (changed[:, place:] != target[:, place:]).all()
+    before = LAW_MODEL(source, decoder_input_ids=target).logits
+    after = LAW_MODEL(source, decoder_input_ids=changed).logits
+    close(after[:, :place], before[:, :place])
+    assert not torch.allclose(after[:, place], before[:, place], atol=1e-3)
+
+
+@torch.no_grad()
+def test_a_later_source_token_changes_every_memory() -> None:
+    source = draw_tokens(1, S)
+    changed = source.clone()
+    changed[0, -1] = (source[0, -1] - 2) % (V - 3) + 3
+    before = LAW_MODEL.model.encoder(source).last_hidden_state
+    after = LAW_MODEL.model.encoder(changed).last_hidden_state
+    assert ((after - before).abs().amax(-1) > 1e-4).all()
+
+
+def pad(rows: list[Tensor], left: bool) -> tuple[Tensor, Tensor]:
+    """A batch of rows of unequal length, with random pieces as padding, and its mask."""
+    width = max(map(len, rows))
+    tokens, mask = draw_tokens(len(rows), width, seed=99), torch.zeros(len(rows), width).long()
+    for b, row in enumerate(rows):
+        place = slice(width - len(row), width) if left else slice(0, len(row))
+        tokens[b, place], mask[b, place] = row, 1
+    return tokens, mask
+
+
+@FEW
+@given(
+    seed=seeds,
+    sizes=st.lists(st.tuples(lengths, lengths), min_size=2, max_size=4),
+    left=st.booleans(),
+    attention=st.sampled_from(["eager", "sdpa"]),
+    kind=st.sampled_from(["sinusoidal", "learned"]),
+)
+@torch.no_grad()
+def test_padding_and_batch_mates_change_nothing(
+    seed: int, sizes: list[tuple[int, int]], left: bool, attention: str, kind: str
+) -> None:
+    model = small_model(attn_implementation=attention, position_encoding=kind)
+    sources = [draw_tokens(source, seed=seed + i) for i, (source, _) in enumerate(sizes)]
+    targets = [draw_tokens(target, seed=seed + 50 + i) for i, (_, target) in enumerate(sizes)]
+    source, source_mask = pad(sources, left)
+    target, target_mask = pad(targets, left)
+    batch = model(source, source_mask, target, target_mask)
+    for b in range(len(sizes)):
+        alone = model(sources[b][None], decoder_input_ids=targets[b][None])
+        close(batch.logits[b][target_mask[b].bool()], alone.logits[0])
+        close(
+            batch.encoder_last_hidden_state[b][source_mask[b].bool()],
+            alone.encoder_last_hidden_state[0],
+        )
+
+
+def new_cache(model: VaswaniForConditionalGeneration, kind: str) -> EncoderDecoderCache | None:
+    if kind == "dynamic":
+        return None  # the model makes its own
+    decoder = model.config.get_text_config(decoder=True)
+    return EncoderDecoderCache(
+        StaticCache(config=decoder, max_cache_len=16), StaticCache(config=decoder, max_cache_len=S)
+    )
+
+
+@FEW
+@given(
+    seed=seeds,
+    steps=st.lists(st.integers(1, 3), min_size=1, max_size=5),
+    kind=st.sampled_from(["dynamic", "static"]),
+    left=st.booleans(),
+)
+@torch.no_grad()
+def test_cached_decoding_equals_uncached(
+    seed: int, steps: list[int], kind: str, left: bool
+) -> None:
+    length = sum(steps)
+    target, source = draw_tokens(B, length, seed=seed), draw_tokens(B, S, seed=seed)
+    source_mask = PADDED_SOURCE
+    target_mask = torch.ones(B, length).long()
+    if left and length > 1:
+        target_mask[1, 0] = 0
+    expected = LAW_MODEL(source, source_mask, target, target_mask).logits
+    cache, done, pieces = new_cache(LAW_MODEL, kind), 0, []
+    memory = LAW_MODEL.model.encoder(source, source_mask)
+    for step in steps:
+        outputs = LAW_MODEL(
+            attention_mask=source_mask,
+            encoder_outputs=memory,
+            decoder_input_ids=target[:, done : done + step],
+            decoder_attention_mask=target_mask[:, : done + step],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache, done = outputs.past_key_values, done + step
+        pieces.append(outputs.logits)
+    real = target_mask.bool()
+    close(torch.cat(pieces, dim=1)[real], expected[real])
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_fully_padded_source_gives_finite_numbers(
+    attn_implementation: str, dtype: torch.dtype, training: bool
+) -> None:
+    model = small_model(attn_implementation=attn_implementation).to(dtype).train(training)
+    mask = torch.tensor([[1] * S, [0] * S])
+    outputs = model(draw_tokens(B, S), mask, labels=LABELS)
+    assert outputs.encoder_last_hidden_state.isfinite().all()
+    assert training or outputs.logits.isfinite().all()
+    assert outputs.loss.isfinite()
+    outputs.loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_a_fully_padded_row_leaves_its_batch_mate_alone(attn_implementation: str) -> None:
+    model = small_model(attn_implementation=attn_implementation)
+    source, target = draw_tokens(B, S), draw_tokens(B, T)
+    both = model(source, torch.tensor([[1] * S, [0] * S]), target)
+    close(both.logits[:1], model(source[:1], decoder_input_ids=target[:1]).logits)
+
+
+# The library's interface
+
+
+@torch.no_grad()
+def test_attention_rows_sum_to_one_and_skip_padding() -> None:
+    model = small_model(attn_implementation="eager")
+    outputs = model(draw_tokens(B, S), PADDED_SOURCE, draw_tokens(B, T), output_attentions=True)
+    kinds = {
+        "encoder_attentions": (2, (B, H, S, S)),
+        "decoder_attentions": (3, (B, H, T, T)),
+        "cross_attentions": (3, (B, H, T, S)),
+    }
+    for name, (layers, shape) in kinds.items():
+        weights = torch.stack(outputs[name])
+        assert weights.shape == (layers, *shape)
+        close(weights.sum(-1), torch.ones(layers, *shape[:-1]))
+    for name in ("encoder_attentions", "cross_attentions"):
+        assert not torch.stack(outputs[name])[:, 1, :, :, S - 3 :].any()  # row 1 ends in 3 paddings
+    decoder = torch.stack(outputs.decoder_attentions)
+    assert torch.equal(decoder, decoder.tril())
+
+
+@torch.no_grad()
+def test_hidden_states_go_from_the_first_input_to_the_last_output() -> None:
+    model = small_model()
+    outputs = model(
+        draw_tokens(B, S), decoder_input_ids=draw_tokens(B, T), output_hidden_states=True
+    )
+    assert [tuple(states.shape) for states in outputs.encoder_hidden_states] == [(B, S, 32)] * 3
+    assert [tuple(states.shape) for states in outputs.decoder_hidden_states] == [(B, T, 32)] * 4
+    close(outputs.encoder_hidden_states[0], first_inputs(model, draw_tokens(B, S)))
+    close(outputs.decoder_hidden_states[0], first_inputs(model, draw_tokens(B, T)))
+    assert torch.equal(outputs.encoder_hidden_states[-1], outputs.encoder_last_hidden_state)
+
+
+@torch.no_grad()
+def test_embeddings_may_come_in_place_of_ids() -> None:
+    model = small_model()
+    source, target = draw_tokens(B, S), draw_tokens(B, T)
+    embed = model.get_input_embeddings()
+    outputs = model(inputs_embeds=embed(source), decoder_inputs_embeds=embed(target))
+    assert torch.equal(outputs.logits, model(source, decoder_input_ids=target).logits)
+
+
+@pytest.mark.parametrize(
+    ("given_inputs", "message"),
+    [
+        (("decoder_input_ids",), "exactly one of input_ids and inputs_embeds, got neither"),
+        (
+            ("input_ids", "inputs_embeds", "decoder_input_ids"),
+            "exactly one of input_ids and inputs_embeds, got both",
+        ),
+        (
+            ("input_ids",),
+            "exactly one of decoder_input_ids and decoder_inputs_embeds, got neither",
+        ),
+        (
+            ("input_ids", "decoder_input_ids", "decoder_inputs_embeds"),
+            "exactly one of decoder_input_ids and decoder_inputs_embeds, got both",
+        ),
+    ],
+)
+def test_ids_and_embeddings_together_or_neither_is_refused(
+    given_inputs: tuple[str, ...], message: str
+) -> None:
+    values = {
+        "input_ids": draw_tokens(B, S),
+        "inputs_embeds": torch.randn(B, S, 32),
+        "decoder_input_ids": draw_tokens(B, T),
+        "decoder_inputs_embeds": torch.randn(B, T, 32),
+    }
+    with pytest.raises(ValueError, match=message):
+        small_model()(**{name: values[name] for name in given_inputs})
+
+
+def test_a_decoder_without_memory_is_refused() -> None:
+    with pytest.raises(ValueError, match="encoder_hidden_states"):
+        small_model().model.decoder(draw_tokens(B, T))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("as_tuple", [False, True])
+def test_an_encoded_source_is_not_encoded_again(as_tuple: bool) -> None:
+    model = small_model()
+    source, target = draw_tokens(B, S), draw_tokens(B, T)
+    expected = model(source, PADDED_SOURCE, target).logits
+    memory = model.get_encoder()(source, PADDED_SOURCE)
+    calls: list[int] = []
+    model.model.encoder.register_forward_hook(lambda *_: calls.append(1))
+    outputs = model(
+        attention_mask=PADDED_SOURCE,
+        decoder_input_ids=target,
+        encoder_outputs=tuple(memory.values()) if as_tuple else memory,
+    )
+    assert not calls
+    assert torch.equal(outputs.logits, expected)
+
+
+def test_outputs_may_come_as_a_tuple() -> None:
+    model = small_model()
+    inputs = {"input_ids": draw_tokens(B, S), "labels": LABELS}
+    named = model(**inputs)
+    loss, logits = model(**inputs, return_dict=False)[:2]
+    assert torch.equal(loss, named.loss)
+    assert torch.equal(logits, named.logits)
+
+
+def gradients(model: VaswaniForConditionalGeneration) -> dict[str, Tensor]:
+    model.zero_grad()
+    torch.manual_seed(1)  # the same dropout
+    model(draw_tokens(B, S), PADDED_SOURCE, labels=LABELS).loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradient_checkpointing_gives_the_same_gradients(use_reentrant: bool) -> None:
+    model = small_model().train()
+    expected = gradients(model)
+    model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+    if use_reentrant:
+        model.enable_input_require_grads()
+    for name, gradient in gradients(model).items():
+        close(gradient, expected[name])
+
+
+def test_every_parameter_gets_a_gradient() -> None:
+    for name, gradient in gradients(small_model(attention_bias=True, output_bias=True)).items():
+        # A bias of the keys adds the same number to every score of a row, which softmax ignores.
+        assert gradient.abs().sum() > 1e-7 or "key_proj.bias" in name, name
+
+
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("mode", ["logits", "evaluation", "training"])
+def test_one_graph_computes_the_model(attn_implementation: str, mode: str) -> None:
+    torch._dynamo.reset()
+    model = small_model(attn_implementation=attn_implementation, dropout=0.0)
+    model.train(mode == "training")
+    inputs: dict[str, Any] = {"input_ids": draw_tokens(B, S), "attention_mask": PADDED_SOURCE}
+    inputs |= {"decoder_input_ids": SHIFTED} if mode == "logits" else {"labels": LABELS}
+    expected = model(**inputs)
+    compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="eager")
+    outputs = compiled(**inputs)
+    if mode != "training":
+        close(outputs.logits, expected.logits)
+    if mode != "logits":
+        close(outputs.loss, expected.loss)
+        outputs.loss.backward()
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_static_and_dynamic_caches_generate_the_same(num_beams: int) -> None:
+    model = small_model(seed=3)
+    plan = {"max_new_tokens": 8, "num_beams": num_beams, "do_sample": False}
+    inputs = {"input_ids": draw_tokens(B, S), "attention_mask": PADDED_SOURCE}
+    dynamic = model.generate(**inputs, **plan)
+    assert dynamic.shape[1] > 2
+    assert torch.equal(model.generate(**inputs, **plan, cache_implementation="static"), dynamic)
+    assert torch.equal(model.generate(**inputs, **plan, use_cache=False), dynamic)
+
+
+@torch.no_grad()
+def test_greedy_search_takes_the_likeliest_piece_each_time() -> None:
+    model = small_model(seed=3)
+    source = draw_tokens(1, S)
+    written = model.generate(source, max_new_tokens=6, num_beams=1, do_sample=False)[0].tolist()
+    expected = [PAD]
+    while len(expected) < 7 and expected[-1] != EOS:
+        logits = model(source, decoder_input_ids=torch.tensor([expected])).logits[0, -1]
+        expected.append(int(logits.argmax()))
+    assert written == expected
+
+
+def test_generation_with_a_cache_uses_one_for_each_side() -> None:
+    model = small_model()
+    outputs = model.generate(
+        draw_tokens(B, S), max_new_tokens=3, num_beams=1, return_dict_in_generate=True
+    )
+    cache = outputs.past_key_values
+    assert isinstance(cache, EncoderDecoderCache)
+    assert cache.cross_attention_cache.layers[0].keys.shape == (B, H, S, 6)
+    assert cache.self_attention_cache.layers[0].values.shape[-1] == 10
+    assert len(cache.self_attention_cache.layers) == 3  # decoder layers, not encoder layers
+
+
+def test_the_same_seed_makes_the_same_model() -> None:
+    def first_weights(make: Callable[[], nn.Module]) -> list[Tensor]:
+        torch.manual_seed(random.Random(5).randint(0, 1000))
+        return list(make().parameters())
+
+    one, two = (first_weights(lambda: VaswaniModel(small_config())) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))

@@ -1,0 +1,113 @@
+import dataclasses
+
+import pytest
+from transformers import Seq2SeqTrainingArguments
+
+from training.arguments import field_names, parse_arguments, read_recipe, recipe_names
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+
+def recipe(tmp_path, text, name="mine.yaml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_command_line_wins_over_the_recipe_and_the_recipe_over_what_it_extends(tmp_path):
+    mine = recipe(tmp_path, "extends: multi30k_small\nd_model: 96\nwarmup_steps: 7\n")
+    arguments = parse_arguments([mine, "--warmup_steps", "9", "--output_dir", str(tmp_path)])
+    assert arguments.training.warmup_steps == 9
+    assert arguments.model["d_model"] == 96
+    assert arguments.model["encoder_layers"] == 3  # multi30k_small.yaml
+    assert arguments.training.adam_beta2 == 0.98  # base.yaml, section 5.3
+
+
+def test_base_is_the_papers_optimizer(tmp_path):
+    training = parse_arguments(["base", "--output_dir", str(tmp_path)]).training
+    # Section 5.3, and no clipping or decay, which the paper does not have.
+    adam = (training.adam_beta1, training.adam_beta2, training.adam_epsilon)
+    assert adam == (0.9, 0.98, 1e-9)
+    assert (training.weight_decay, training.max_grad_norm) == (0.0, 0.0)
+    assert (training.warmup_steps, training.max_steps) == (4000, 100000)
+    assert (training.source_tokens, training.target_tokens) == (25000, 25000)  # section 5.1
+
+
+def test_yaml_text_that_means_a_number_or_no_is_cast_by_its_field(tmp_path):
+    # YAML reads 1e-9 as text and a bare no as false.
+    text = 'adam_epsilon: 1e-9\nreport_to: none\nsave_strategy: "no"\nfp16: no\n'
+    mine = recipe(tmp_path, text)
+    training = parse_arguments([mine, "--output_dir", str(tmp_path)]).training
+    assert training.adam_epsilon == 1e-9
+    assert training.save_strategy == "no"
+    assert training.fp16 is False
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
+    mine = recipe(tmp_path, "warmup_step: 3\n", "multi30k.yaml")
+    message = "multi30k.yaml: unknown key 'warmup_step'; did you mean 'warmup_steps'?"
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        parse_arguments([mine])
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name():
+    with pytest.raises(ValueError, match="command line: unknown key 'd_modle'; did you mean 'd_model'"):
+        parse_arguments(["base", "--d_modle", "3"])
+
+
+def test_an_unknown_recipe_is_refused_with_the_nearest_name():
+    with pytest.raises(ValueError, match="no recipe 'multi30'; did you mean 'multi30k'"):
+        parse_arguments(["multi30"])
+
+
+def test_a_value_of_the_wrong_type_is_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match=r"--d_model.*'wide'"):
+        parse_arguments(["base", "--d_model", "wide"])
+
+
+def test_the_recipe_comes_first():
+    with pytest.raises(ValueError, match=r"Say first what to train: a recipe \(base, big"):
+        parse_arguments(["--d_model", "3"])
+
+
+def test_a_recipe_that_extends_itself_is_refused(tmp_path):
+    mine = recipe(tmp_path, "extends: mine\n")
+    with pytest.raises(ValueError, match=r"mine\.yaml extends itself"):
+        read_recipe(mine)
+
+
+def test_null_goes_back_to_the_default(tmp_path):
+    mine = recipe(tmp_path, "extends: base\nsave_minutes: null\n")
+    assert parse_arguments([mine, "--output_dir", str(tmp_path)]).training.save_minutes is None
+
+
+def test_several_values_make_a_list_and_a_bare_option_is_true(tmp_path):
+    command = ["base", "--train_file", "a.tsv", "b.tsv", "--segmented", "--output_dir", str(tmp_path)]
+    data = parse_arguments(command).data
+    assert data.train_file == ["a.tsv", "b.tsv"]
+    assert data.segmented is True
+
+
+def test_fewer_kept_checkpoints_than_are_averaged_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="save_total_limit=2 keeps fewer checkpoints than average"):
+        parse_arguments(["base", "--save_total_limit", "2", "--output_dir", str(tmp_path)])
+
+
+def test_every_field_of_the_librarys_training_arguments_is_reachable():
+    library = {spec.name for spec in dataclasses.fields(Seq2SeqTrainingArguments) if spec.init}
+    assert library <= field_names()
+
+
+@pytest.mark.parametrize("name", sorted(recipe_names()))
+def test_every_recipe_parses_and_builds_its_model(name, tmp_path):
+    import torch
+
+    arguments = parse_arguments([name, "--output_dir", str(tmp_path)])
+    with torch.device("meta"):
+        model = VaswaniForConditionalGeneration(VaswaniConfig(**arguments.model))
+    assert model.num_parameters() > 0
+
+
+def test_big_is_table_3s_big(tmp_path):
+    model = parse_arguments(["big", "--output_dir", str(tmp_path)]).model
+    wide = {name: model[name] for name in ("d_model", "d_ff", "num_heads", "dropout")}
+    assert wide == {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3}

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.batching import TokenBatchSampler
+
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
+
+
+def make(pairs, **options):
+    source, target = zip(*pairs, strict=True)
+    options = {"source_tokens": 60, "target_tokens": 50, **options}
+    return TokenBatchSampler(source, target, **options)
+
+
+@given(LENGTHS, st.integers(1, 4), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_every_pair_lands_in_exactly_one_batch(pairs, multiple_of, epoch):
+    sampler = make(pairs, multiple_of=multiple_of)
+    sampler.set_epoch(epoch)
+    assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
+
+
+@given(LENGTHS)
+@settings(max_examples=60, deadline=None)
+def test_no_batch_passes_its_budget_on_either_side(pairs):
+    for batch in make(pairs):
+        assert len(batch) * max(pairs[pair][0] for pair in batch) <= 60
+        assert len(batch) * max(pairs[pair][1] for pair in batch) <= 50
+
+
+@given(LENGTHS, st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_processes_get_equally_many_batches_while_there_are_pairs_enough(pairs, processes):
+    sampler = make(pairs, multiple_of=processes)
+    if len(pairs) >= 8 * processes:
+        assert len(sampler) % processes == 0
+
+
+def test_epochs_have_equal_lengths_and_new_orders():
+    rng = np.random.default_rng(0)
+    sampler = make(rng.integers(1, 30, size=(500, 2)).tolist())
+    orders = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        orders.append([tuple(batch) for batch in sampler])
+    assert {len(order) for order in orders} == {len(sampler)}
+    assert orders[0] != orders[1] != orders[2]
+    assert set(orders[0]) == set(orders[1]) == set(orders[2])
+
+
+def test_the_order_of_an_epoch_depends_on_seed_and_epoch_alone():
+    pairs = [(length % 9 + 1, length % 7 + 1) for length in range(200)]
+    first, second = make(pairs, seed=3), make(pairs, seed=3)
+    list(first)  # an epoch that the other sampler did not run
+    first.set_epoch(5)
+    second.set_epoch(5)
+    assert list(first) == list(second)
+    third = make(pairs, seed=4)
+    third.set_epoch(5)
+    assert list(third) != list(first)
+
+
+def test_pairs_of_like_length_share_a_batch():
+    # By hand: 6 pairs of 10 and 6 of 20 tokens, 60 a batch: one batch of six, two of three.
+    sampler = make([(10, 10)] * 6 + [(20, 20)] * 6, source_tokens=60, target_tokens=60)
+    assert sorted(len(batch) for batch in sampler) == [3, 3, 6]
+    assert sampler.padding_share == 0
+
+
+def test_padding_share_counts_both_sides():
+    # By hand: sources 10 and 5, targets 4 and 4: 23 real tokens, 20 + 8 padded ones.
+    sampler = make([(10, 4), (5, 4)])
+    assert sampler.padding_share == pytest.approx(1 - 23 / 28)
+
+
+def test_a_pair_longer_than_a_batch_is_an_error_that_names_it():
+    message = "Pair 1 has 1204 source tokens but a batch holds 1000; raise source_tokens or lower"
+    with pytest.raises(ValueError, match=message):
+        make([(3, 3), (1204, 2)], source_tokens=1000)
+
+
+def test_no_pairs_are_an_error():
+    with pytest.raises(ValueError, match="no pairs"):
+        TokenBatchSampler([], [], source_tokens=5, target_tokens=5)
+
+
+def test_the_sampler_has_no_batch_size():
+    # With one, accelerate would cut our batches to that size.
+    assert not hasattr(make([(1, 1)]), "batch_size")

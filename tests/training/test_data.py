@@ -1,0 +1,128 @@
+import gzip
+import json
+import re
+
+import pytest
+
+from training.arguments import DataArguments
+from training.data import drop_unusable, encode_pairs, load_corpus, read_pairs
+from vaswani_hf import train_tokenizer
+
+
+def write(path, text):
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def test_two_files_are_read_side_by_side_plain_or_gzipped(tmp_path):
+    source = write(tmp_path / "a.en", "one\r\ntwo\n\nfour")
+    target = write(tmp_path / "a.de.gz", "eins\nzwei\n\nvier\n")
+    pairs = [("one", "eins"), ("two", "zwei"), ("", ""), ("four", "vier")]
+    assert list(read_pairs([source], [target])) == pairs
+
+
+@pytest.mark.parametrize("separator", ["\r", "\u2028", "\x85", "\x0c"])
+def test_only_a_newline_ends_a_line(tmp_path, separator):
+    source = write(tmp_path / "a.en", f"one{separator}more\ntwo\n")
+    target = write(tmp_path / "a.de", "eins\nzwei\n")
+    pairs = [(f"one{separator}more", "eins"), ("two", "zwei")]
+    assert list(read_pairs([source], [target])) == pairs
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_tab_separated_file_holds_both_sides(tmp_path, suffix):
+    path = write(tmp_path / f"a.tsv{suffix}", "one\teins\ntwo\tzwei\n")
+    assert list(read_pairs([], [], [path])) == [("one", "eins"), ("two", "zwei")]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_json_lines_file_holds_both_sides_flat_or_as_a_translation(tmp_path, suffix):
+    rows = [{"en": "one", "de": "eins"}, {"translation": {"de": "zwei", "en": "two"}}]
+    path = write(tmp_path / f"a.jsonl{suffix}", "\n".join(map(json.dumps, rows)))
+    assert list(read_pairs([], [], [path], ("en", "de"))) == [("one", "eins"), ("two", "zwei")]
+
+
+@pytest.mark.parametrize(("left", "right"), [("1\n2\n3\n", "1\n2\n"), ("1\n", "1\n2\n3\n4\n")])
+def test_files_of_unequal_length_are_an_error_naming_both_counts(tmp_path, left, right):
+    source, target = write(tmp_path / "a.en", left), write(tmp_path / "a.de", right)
+    counts = f"a.en has {left.count(chr(10))} lines and {target} has {right.count(chr(10))}"
+    with pytest.raises(ValueError, match=re.escape(counts)):
+        list(read_pairs([source], [target]))
+
+
+def test_a_line_that_is_not_utf8_is_an_error_naming_file_and_line(tmp_path):
+    source = write(tmp_path / "a.en", b"one\nt\xffo\n")
+    target = write(tmp_path / "a.de", "eins\nzwei\n")
+    with pytest.raises(ValueError, match=r"a\.en, line 2 is not UTF-8"):
+        list(read_pairs([source], [target]))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.tsv", "one\teins\ntwo\n", "line 2 has 1 columns"),
+        ("a.jsonl", '{"source": "one", "target": "eins"}\n{"source"', "line 2 is not JSON"),
+        ("a.jsonl", '{"en": "one", "de": "eins"}', "no text under 'source' and 'target', but 'en'"),
+        ("a.csv", "one,eins", r"must end in .tsv or .jsonl"),
+    ],
+)
+def test_a_malformed_line_is_an_error_that_names_it(tmp_path, name, text, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_pairs([], [], [write(tmp_path / name, text)]))
+
+
+def test_a_corpus_has_the_splits_that_files_are_given_for(tmp_path):
+    source, target = write(tmp_path / "a.en", "one\ntwo\n"), write(tmp_path / "a.de", "1\n2\n")
+    corpus = load_corpus(
+        DataArguments(
+            train_source=[str(source)],
+            train_target=[str(target)],
+            test_source=[str(source)],
+            test_target=[str(target)],
+        )
+    )
+    assert set(corpus.splits) == {"train", "test"}
+    assert corpus.splits["train"][:] == {"source": ["one", "two"], "target": ["1", "2"]}
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    source, target = tmp_path / "a.en", write(tmp_path / "a.de", "1\n2\n")
+    arguments = DataArguments(train_source=[str(source)], train_target=[str(target)])
+    for text in ("one\ntwo\n", "uno\ndue\n"):
+        write(source, text)
+        assert list(load_corpus(arguments).splits["train"]["source"]) == text.split()
+
+
+def test_no_training_data_is_an_error():
+    with pytest.raises(ValueError, match="no training data: give --dataset"):
+        load_corpus(DataArguments())
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.tsv"):
+        load_corpus(DataArguments(train_file=[str(tmp_path / "nowhere.tsv")]))
+
+
+def test_one_sided_files_are_an_error(tmp_path):
+    source = write(tmp_path / "a.en", "one\n")
+    with pytest.raises(ValueError, match="train_source names 1 files and train_target 0"):
+        load_corpus(DataArguments(train_source=[str(source)]))
+
+
+def test_unusable_pairs_are_dropped_and_counted(tmp_path):
+    path = write(tmp_path / "a.tsv", "one\teins\n \tzwei\nthree\t\n" + "a " * 30 + "\tb\nc\td\n")
+    corpus = load_corpus(DataArguments(train_file=[str(path)]))
+    tokenizer = train_tokenizer([path], 300, show_progress=False)
+    kept, counts = drop_unusable(encode_pairs(corpus.splits["train"], tokenizer), max_length=20)
+    assert list(kept["source"]) == ["one", "c"]
+    assert counts == {"dropped_empty": 2, "dropped_too_long": 1, "pairs_kept": 2}
+
+
+def test_encoded_pairs_end_in_eos_on_both_sides(tmp_path):
+    path = write(tmp_path / "a.tsv", "one\teins\n")
+    tokenizer = train_tokenizer([path], 300, show_progress=False)
+    row = encode_pairs(load_corpus(DataArguments(train_file=[str(path)])).splits["train"], tokenizer)
+    eos = tokenizer.eos_token_id
+    assert row[0]["input_ids"][-1] == row[0]["labels"][-1] == eos
+    assert tokenizer.decode(row[0]["labels"], skip_special_tokens=True) == "eins"
