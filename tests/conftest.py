@@ -1,6 +1,7 @@
 """What every test shares: no network, one thread, nobody's cache, and the real text where it is."""
 
 import os
+import random
 import tempfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ os.environ["HF_HOME"] = HF_HOME.name
 
 import pytest
 import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
 torch.set_num_threads(1)
@@ -37,3 +39,50 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real text at {folder}; VASWANI_DATA names its folder")
     return folder
+
+
+LETTERS = "abcdefgh"
+LONGEST = 10  # letters
+
+
+@pytest.fixture(scope="session")
+def copier() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """A small model that copies up to ten letters, and its tokenizer: what it says is foreseen."""
+    from training.schedule import inverse_sqrt_schedule
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+
+    tokenizer = train_tokenizer([" ".join(LETTERS)] * 10, 300, are_files=False, show_progress=False)
+    torch.manual_seed(0)
+    model = VaswaniForConditionalGeneration(
+        VaswaniConfig(
+            vocab_size=len(tokenizer),
+            d_model=64,
+            d_ff=128,
+            num_heads=4,
+            encoder_layers=2,
+            decoder_layers=2,
+            dropout=0.0,
+        )
+    )
+    model.generation_config.num_beams = 2
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98), eps=1e-9)
+    scheduler = inverse_sqrt_schedule(optimizer, warmup_steps=100)
+    chooser = random.Random(0)
+    for _ in range(10):
+        for _ in range(150):
+            batch = tokenizer(_letters(chooser, 48), return_tensors="pt", padding=True)
+            labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+            model.train()(**batch, labels=labels).loss.backward()
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        probe = _letters(chooser, 200)
+        batch = tokenizer(probe, return_tensors="pt", padding=True)
+        copies = model.eval().generate(**batch, num_beams=1, max_new_tokens=LONGEST + 2)
+        if tokenizer.batch_decode(copies, skip_special_tokens=True) == probe:
+            return model, tokenizer
+    pytest.fail("the model did not learn to copy letters")
+
+
+def _letters(chooser: random.Random, count: int) -> list[str]:
+    return [" ".join(chooser.choices(LETTERS, k=chooser.randint(1, LONGEST))) for _ in range(count)]

@@ -2,8 +2,6 @@
 
 import copy
 import math
-import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -247,15 +245,13 @@ def test_heads_keep_their_own_widths() -> None:
 
 
 def test_attention_has_no_biases_by_default() -> None:
-    assert not [
-        n for n, _ in MultiHeadAttention(small_config(), 0).named_parameters() if "bias" in n
-    ]
+    names = [name for name, _ in MultiHeadAttention(small_config(), 0).named_parameters()]
+    assert not [name for name in names if "bias" in name]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_flex_attention_equals_eager(dtype: torch.dtype) -> None:
-    model = small_model(d_k=16, d_v=16).to(dtype)
+def test_flex_attention_equals_eager() -> None:
+    model = small_model(d_k=16, d_v=16)
     inputs = {
         "input_ids": draw_tokens(B, S),
         "attention_mask": PADDED_SOURCE,
@@ -267,8 +263,11 @@ def test_flex_attention_equals_eager(dtype: torch.dtype) -> None:
     try:
         actual = model(**inputs).logits
     except Exception as error:
-        pytest.skip(f"flex attention does not run here: {type(error).__name__}: {error!s:.200}")
-    close(actual, expected, atol=1e-5 if dtype is torch.float32 else 0.1, rtol=1e-5)
+        # It is compiled to C++ or to a GPU's code; a fault of ours would not come from there.
+        if not type(error).__module__.startswith(("torch._inductor", "torch._dynamo")):
+            raise
+        pytest.skip(f"flex attention does not compile here: {error!s:.200}")
+    close(actual, expected)
 
 
 @pytest.mark.gpu
@@ -614,7 +613,7 @@ def test_every_embedding_of_unshared_models_starts_the_same(tie: bool) -> None:
 def assert_fills(weight: Tensor, bound: float) -> None:
     """Uniform between plus and minus `bound`: none beyond it, and the largest close to it."""
     largest = weight.abs().max().item()
-    # Of 3072 numbers or more the largest misses the bound by 1 % with probability 0.99^3072 = 4e-14.
+    # Of 3072 numbers or more the largest misses the bound by 1 % in 0.99^3072 = 4e-14 of cases.
     assert 0.99 * bound < largest <= bound
     assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
 
@@ -660,14 +659,15 @@ def test_biases_start_at_zero_and_gains_at_one() -> None:
 
 
 def test_what_a_file_lacks_starts_as_in_a_new_model(tmp_path: Path) -> None:
-    # Loading builds on the meta device: what the file lacks must be drawn, not left as it was found.
+    # Loading builds on the meta device: what the file lacks must be drawn, not left as it was.
     VaswaniModel(small_config()).encoder.save_pretrained(tmp_path)
     model = VaswaniForConditionalGeneration.from_pretrained(tmp_path, key_mapping={"^": "none."})
     for parameter in model.parameters():
         assert parameter.isfinite().all()
     assert not model.model.shared.weight[PAD].any()
     bound = math.sqrt(6 / (32 + 4 * 22))
-    assert model.model.encoder.layers[0].self_attention.query_proj.weight.abs().max() <= bound
+    largest = model.model.encoder.layers[0].self_attention.query_proj.weight.abs().max()
+    assert 0.9 * bound < largest <= bound
 
 
 # 5.4 Label smoothing and the loss
@@ -1104,12 +1104,3 @@ def test_generation_with_a_cache_uses_one_for_each_side() -> None:
     assert cache.cross_attention_cache.layers[0].keys.shape == (B, H, S, 6)
     assert cache.self_attention_cache.layers[0].values.shape[-1] == 10
     assert len(cache.self_attention_cache.layers) == 3  # decoder layers, not encoder layers
-
-
-def test_the_same_seed_makes_the_same_model() -> None:
-    def first_weights(make: Callable[[], nn.Module]) -> list[Tensor]:
-        torch.manual_seed(random.Random(5).randint(0, 1000))
-        return list(make().parameters())
-
-    one, two = (first_weights(lambda: VaswaniModel(small_config())) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))

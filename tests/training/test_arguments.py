@@ -50,7 +50,9 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_name():
-    with pytest.raises(ValueError, match="command line: unknown key 'd_modle'; did you mean 'd_model'"):
+    with pytest.raises(
+        ValueError, match="command line: unknown key 'd_modle'; did you mean 'd_model'"
+    ):
         parse_arguments(["base", "--d_modle", "3"])
 
 
@@ -81,7 +83,15 @@ def test_null_goes_back_to_the_default(tmp_path):
 
 
 def test_several_values_make_a_list_and_a_bare_option_is_true(tmp_path):
-    command = ["base", "--train_file", "a.tsv", "b.tsv", "--segmented", "--output_dir", str(tmp_path)]
+    command = [
+        "base",
+        "--train_file",
+        "a.tsv",
+        "b.tsv",
+        "--segmented",
+        "--output_dir",
+        str(tmp_path),
+    ]
     data = parse_arguments(command).data
     assert data.train_file == ["a.tsv", "b.tsv"]
     assert data.segmented is True

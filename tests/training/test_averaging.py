@@ -35,9 +35,7 @@ def test_the_average_of_copies_is_the_copy(tmp_path_factory, count):
 def test_half_precision_checkpoints_are_averaged_in_float32(tmp_path):
     # 1 and 1 + 2^-7 are neighbours in bfloat16; their mean is not a bfloat16 number.
     values = [torch.tensor([1.0]), torch.tensor([1 + 2**-7])]
-    folders = [
-        checkpoint(tmp_path / str(n), w=value.bfloat16()) for n, value in enumerate(values)
-    ]
+    folders = [checkpoint(tmp_path / str(n), w=value.bfloat16()) for n, value in enumerate(values)]
     mean = average_checkpoints(folders)["w"]
     assert mean.dtype == torch.float32
     assert mean.item() == 1 + 2**-8

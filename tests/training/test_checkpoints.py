@@ -73,6 +73,6 @@ def test_a_fresh_run_does_not_mix_with_an_older_one(tmp_path):
 def test_the_last_checkpoints_are_by_number_and_not_beyond_the_run(tmp_path):
     for step in (900, 1000, 1100, 5000):
         make(tmp_path, step)
-    assert [path.name for path in checkpoints(tmp_path)][0] == "checkpoint-900"
+    assert checkpoints(tmp_path)[0].name == "checkpoint-900"
     names = [path.name for path in last_checkpoints(tmp_path, 2, last_step=1100)]
     assert names == ["checkpoint-1000", "checkpoint-1100"]

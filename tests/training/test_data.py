@@ -122,7 +122,9 @@ def test_unusable_pairs_are_dropped_and_counted(tmp_path):
 def test_encoded_pairs_end_in_eos_on_both_sides(tmp_path):
     path = write(tmp_path / "a.tsv", "one\teins\n")
     tokenizer = train_tokenizer([path], 300, show_progress=False)
-    row = encode_pairs(load_corpus(DataArguments(train_file=[str(path)])).splits["train"], tokenizer)
+    row = encode_pairs(
+        load_corpus(DataArguments(train_file=[str(path)])).splits["train"], tokenizer
+    )
     eos = tokenizer.eos_token_id
     assert row[0]["input_ids"][-1] == row[0]["labels"][-1] == eos
     assert tokenizer.decode(row[0]["labels"], skip_special_tokens=True) == "eins"

@@ -2,8 +2,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.references import learning_rate
 
+from tests.references import learning_rate
 from training.schedule import inverse_sqrt_schedule, learning_rate_at, peak_learning_rate
 
 

@@ -1,0 +1,107 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python benchmarks/multi30k_small.py DATA [--output_dir runs/multi30k_small] [--field value ...]
+
+Train recipe `multi30k_small` on the raw files of Multi30k in the folder DATA (`train.en.gz`,
+`train.de.gz`, `val.*`, `test_2016.*`) and score `test_2016` after every quarter of an hour: the mean
+of the last five checkpoints until then, beam 4. A finished training is scored without a new one.
+"""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer
+
+from training.averaging import average_checkpoints
+from training.checkpoints import checkpoints
+from training.metrics import SacreBleu
+from vaswani_hf import Translator, VaswaniForConditionalGeneration
+from vaswani_hf.lines import read_lines
+
+
+ROOT = Path(__file__).resolve().parent.parent
+SPLITS = {"train": "train", "validation": "val", "test": "test_2016"}
+AVERAGED = 5
+QUARTER_SECONDS = 900
+
+
+def main(argv: list[str]) -> None:
+    """Train where that is not done yet, then score each quarter of an hour."""
+    data, options = Path(argv[0]), argv[1:]
+    if "--output_dir" in options:
+        output = Path(options[options.index("--output_dir") + 1])
+    else:
+        output = Path("runs/multi30k_small")
+        options += ["--output_dir", str(output)]
+    if not (output / "results.json").exists():
+        files = [
+            item
+            for split, name in SPLITS.items()
+            for side, language in (("source", "en"), ("target", "de"))
+            for item in (f"--{split}_{side}", str(data / f"{name}.{language}.gz"))
+        ]
+        keep = ["--save_total_limit", "1000"]
+        command = ["training/run.py", "multi30k_small", *files, *keep, *options]
+        subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
+    rows = score_quarters(output, data)
+    results = json.loads((output / "results.json").read_text(encoding="utf-8"))
+    curve = log_history(output)
+    report = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "quarters": rows,
+        "curve": curve,
+        "results": results,
+    }
+    path = Path(__file__).parent / "results" / f"{report['date']}-multi30k_small.json"
+    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"Wrote {path}.")
+
+
+def log_history(output: Path) -> list[dict[str, float]]:
+    """The validation curve: update, seconds, perplexity and BLEU (greedy)."""
+    state = json.loads((checkpoints(output)[-1] / "trainer_state.json").read_text(encoding="utf-8"))
+    names = ("step", "elapsed_seconds", "eval_perplexity_per_token", "eval_bleu")
+    return [
+        {name: entry[name] for name in names}
+        for entry in state["log_history"]
+        if "eval_bleu" in entry
+    ]
+
+
+def score_quarters(output: Path, data: Path) -> list[dict[str, object]]:
+    """BLEU of `test_2016` after each quarter of an hour of training."""
+    sources = list(read_lines(data / "test_2016.en.gz"))
+    references = list(read_lines(data / "test_2016.de.gz"))
+    folders = checkpoints(output)
+    begun = (output / "config.yaml").stat().st_mtime  # written when training starts
+    saved = [(folder / "model.safetensors").stat().st_mtime - begun for folder in folders]
+    tokenizer = AutoTokenizer.from_pretrained(output)
+    model = VaswaniForConditionalGeneration.from_pretrained(output)
+    rows: list[dict[str, object]] = []
+    for quarter in range(1, 5):
+        # A checkpoint is written within seconds of its minute.
+        until = quarter * QUARTER_SECONDS + 30
+        last = [folder for folder, age in zip(folders, saved, strict=True) if age <= until]
+        last = last[-AVERAGED:]
+        model.load_state_dict(average_checkpoints(last), strict=False)
+        with torch.inference_mode():
+            translations = Translator(model, tokenizer)(sources)
+        row: dict[str, object] = {"minutes": 15 * quarter, "checkpoint": last[-1].name}
+        for name, settings in {
+            "bleu": {},
+            "bleu_lowercase": {"lowercase": True},
+        }.items():
+            score = SacreBleu().compute(
+                predictions=translations, references=references, **settings
+            )
+            row |= {name: round(score["score"], 2), f"{name}_signature": score["signature"]}
+        print(row, flush=True)
+        rows.append(row)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

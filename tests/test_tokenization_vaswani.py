@@ -1,0 +1,160 @@
+import gzip
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from vaswani_hf import train_tokenizer
+from vaswani_hf.tokenization_vaswani import normalize, tokenizer_of_segmented_text
+
+
+TEXT = [
+    "Two young men stand near the house.",
+    "Zwei junge Männer stehen vor dem Haus.",
+    "Am 3. März 2031 um 17:42 Uhr.",
+] * 20
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXT, 400, are_files=False, show_progress=False)
+
+
+@pytest.fixture(scope="module")
+def reloaded(tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+# Text that breaks tokenizers: spaces at the ends, special tokens and byte names spelled out,
+# letters never seen, combining marks, control characters, halves of emoji sequences.
+HARD = [
+    "",
+    " ",
+    "  a  b ",
+    "</s>",
+    "a </s> b <pad> <unk>",
+    "<0x41><0xC3>",
+    "日本語 😀 👩‍👩‍👧",
+    "x\ny\tz\r\n",
+    "\x00\u0301e\u0301",
+    "\ufffd",
+    "@@ ",
+    "\u00a0\u202f\u2009",
+]
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_hard_text_comes_back_as_it_was(tokenizer, text):
+    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+
+
+@given(st.text())
+@settings(max_examples=300, deadline=None)
+def test_any_text_comes_back_after_normalization(tokenizer, text):
+    ids = tokenizer(text)["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text.replace("\u2581", " ")
+    assert tokenizer.unk_token_id not in ids
+    assert ids[-1] == tokenizer.eos_token_id
+
+
+def test_normalization_turns_the_word_mark_into_a_space():
+    assert normalize("a\u2581b  c") == "a b  c"
+
+
+@given(st.text())
+@settings(max_examples=100, deadline=None)
+def test_a_reloaded_tokenizer_is_the_same(tokenizer, reloaded, text):
+    assert reloaded(text)["input_ids"] == tokenizer(text)["input_ids"]
+
+
+def test_source_and_target_end_in_eos(tokenizer):
+    batch = tokenizer(["Two men", "house"], text_target=["Zwei", "Haus"])
+    ends = {ids[-1] for side in ("input_ids", "labels") for ids in batch[side]}
+    assert ends == {tokenizer.eos_token_id}
+
+
+def test_special_pieces_have_the_ids_of_the_config(tokenizer):
+    from vaswani_hf import VaswaniConfig
+
+    config = VaswaniConfig()
+    assert tokenizer.pad_token_id == config.pad_token_id
+    assert tokenizer.eos_token_id == config.eos_token_id
+    assert tokenizer.unk_token_id == 0
+
+
+def test_frequent_words_become_one_piece(tokenizer):
+    assert tokenizer.tokenize("stehen") == ["\u2581stehen"]
+
+
+def test_no_piece_spans_two_words(tokenizer):
+    inner = [piece for piece in tokenizer.get_vocab() if "\u2581" in piece[1:]]
+    assert inner == []
+
+
+def test_the_vocabulary_has_at_most_the_size_asked_for(tokenizer):
+    assert len(tokenizer) <= 400
+    assert max(tokenizer.get_vocab().values()) == len(tokenizer) - 1
+
+
+def test_digits_can_be_pieces_of_their_own():
+    text = ["2031 2031 2031"] * 50
+    split = train_tokenizer(text, 400, are_files=False, split_digits=True, show_progress=False)
+    assert split.tokenize("2031")[-4:] == ["2", "0", "3", "1"]
+    joined = train_tokenizer(text, 400, are_files=False, show_progress=False)
+    assert joined.tokenize("2031") == ["\u25812031"]
+
+
+def test_a_corpus_that_spells_out_bytes_stays_lossless():
+    text = ["<0x41> <0x41> <0x42>"] * 50
+    tokenizer = train_tokenizer(text, 500, are_files=False, show_progress=False)
+    for sentence in (text[0], "A B é"):
+        ids = tokenizer(sentence)["input_ids"]
+        assert tokenizer.decode(ids, skip_special_tokens=True) == sentence
+
+
+def test_files_are_read_plain_or_gzipped(tmp_path, tokenizer):
+    plain, packed = tmp_path / "a.txt", tmp_path / "b.txt.gz"
+    plain.write_text("\n".join(TEXT[:30]), encoding="utf-8")
+    packed.write_bytes(gzip.compress("\n".join(TEXT[30:]).encode()))
+    of_files = train_tokenizer([plain, str(packed)], 400, show_progress=False)
+    assert of_files.get_vocab() == tokenizer.get_vocab()
+
+
+def test_too_small_a_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="vocab_size=259"):
+        train_tokenizer(TEXT, 259, are_files=False)
+
+
+def test_an_empty_corpus_is_refused():
+    with pytest.raises(ValueError, match="no text"):
+        train_tokenizer([], 400, are_files=False, show_progress=False)
+
+
+def test_segmented_text_is_joined_when_decoded(tmp_path):
+    text = ["ein@@ und@@ zwanzig häuser", "zwei häuser"]
+    tokenizer = tokenizer_of_segmented_text(text, are_files=False)
+    tokenizer.save_pretrained(tmp_path)
+    for each in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
+        ids = each(text[0])["input_ids"]
+        assert each.convert_ids_to_tokens(ids) == ["ein@@", "und@@", "zwanzig", "häuser", "</s>"]
+        assert each.decode(ids, skip_special_tokens=True) == "einundzwanzig häuser"
+
+
+def test_published_segmentation_round_trips(shared_data):
+    path = shared_data / "multi30k" / "published_bpe" / "en-de" / "valid.de.gz"
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    tokenizer = tokenizer_of_segmented_text([path])
+    decoded = tokenizer.batch_decode(tokenizer(lines)["input_ids"], skip_special_tokens=True)
+    assert decoded == [line.replace("@@ ", "") for line in lines]
+
+
+def test_real_text_comes_back_as_it_was(shared_data):
+    path = shared_data / "newstest" / "en-de" / "newstest2013.de.gz"
+    lines = gzip.decompress(path.read_bytes()).decode().split("\n")
+    tokenizer = train_tokenizer([path], 2000, show_progress=False)
+    ids = tokenizer(lines)["input_ids"]
+    assert tokenizer.batch_decode(ids, skip_special_tokens=True) == lines
+    assert not any(tokenizer.unk_token_id in each for each in ids)

@@ -1,0 +1,237 @@
+"""The whole of training/run.py on a few made-up pairs, in processes of its own."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+import yaml
+from safetensors.torch import load_file
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TINY = """\
+extends: base
+vocab_size: 300
+d_model: 32
+d_ff: 64
+num_heads: 2
+encoder_layers: 1
+decoder_layers: 1
+dropout: 0.1
+source_tokens: 120
+target_tokens: 120
+max_steps: 24
+warmup_steps: 10
+learning_rate: 1.0e-3
+save_strategy: steps
+save_steps: 8
+save_minutes: null
+average_last: 3
+eval_steps: 12
+logging_steps: 6
+num_beams: 2
+disable_tqdm: true
+use_cpu: true
+"""
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Files of words and their reversed letters: train, validation, test."""
+    folder = tmp_path_factory.mktemp("text")
+    chooser = random.Random(0)
+    words = ["".join(chooser.choices("abcde", k=chooser.randint(1, 4))) for _ in range(20)]
+    for split, count in [("train", 200), ("validation", 17), ("test", 11)]:
+        sources = [" ".join(chooser.choices(words, k=chooser.randint(1, 6))) for _ in range(count)]
+        targets = [" ".join(word[::-1] for word in source.split()) for source in sources]
+        (folder / f"{split}.en").write_text("\n".join(sources) + "\n")
+        (folder / f"{split}.de").write_text("\n".join(targets) + "\n")
+    (folder / "tiny.yaml").write_text(TINY)
+    return folder
+
+
+def options(text, output, *more):
+    files = []
+    for split in ("train", "validation", "test"):
+        files += [f"--{split}_source", str(text / f"{split}.en")]
+        files += [f"--{split}_target", str(text / f"{split}.de")]
+    return ["training/run.py", str(text / "tiny.yaml"), *files, "--output_dir", str(output), *more]
+
+
+def run(command, check=True):
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+    assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    return done
+
+
+def train(text, output, *more, check=True):
+    return run([sys.executable, *options(text, output, *more)], check)
+
+
+@pytest.fixture(scope="module")
+def finished(text, tmp_path_factory):
+    output = tmp_path_factory.mktemp("run") / "out"
+    done = train(text, output)
+    return output, done
+
+
+def results_of(output):
+    return json.loads((output / "results.json").read_text())
+
+
+def test_the_output_folder_holds_all_that_is_needed(finished):
+    names = {path.name for path in finished[0].iterdir()}
+    assert names >= {
+        *("config.json", "model.safetensors", "generation_config.json", "config.yaml"),
+        *("tokenizer.json", "tokenizer_config.json", "results.json", "README.md"),
+        *("configuration_vaswani.py", "modeling_vaswani.py"),
+    }
+
+
+def test_results_say_how_the_figures_came_about(finished):
+    results = results_of(finished[0])
+    assert results["training"]["updates"] == 24
+    assert results["data"]["pairs_read"] == 200
+    assert results["averaged_checkpoints"] == ["checkpoint-8", "checkpoint-16", "checkpoint-24"]
+    assert results["versions"]["torch"] == torch.__version__
+    assert results["wall_seconds"] > results["training"]["seconds"] > 0
+    assert "tok:13a" in results["scores"]["test"]["bleu_signature"]
+    assert results["scores"]["validation"]["sentences"] == 17
+
+
+def test_the_resolved_recipe_is_written_down(finished):
+    config = yaml.safe_load((finished[0] / "config.yaml").read_text())
+    assert config["chosen"]["d_model"] == 32
+    assert config["model"]["d_k"] == 16  # d_model / num_heads
+    assert config["training"]["adam_beta2"] == 0.98
+
+
+def test_the_saved_model_is_the_mean_of_the_checkpoints(finished):
+    output = finished[0]
+    saved = load_file(output / "model.safetensors")
+    parts = [load_file(output / f"checkpoint-{step}" / "model.safetensors") for step in (8, 16, 24)]
+    for name, tensor in saved.items():
+        mean = torch.stack([part[name].double() for part in parts]).mean(0).float()
+        assert torch.equal(tensor, mean), name
+
+
+def test_the_score_is_that_of_what_translate_prints(finished, text):
+    output = finished[0]
+    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(output)]
+    lines = run([*command, str(text / "test.en")]).stdout.splitlines()
+    references = (text / "test.de").read_text().splitlines()
+    expected = sacrebleu.corpus_bleu(lines, [references]).score
+    assert results_of(output)["scores"]["test"]["bleu"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_log_says_speed_rate_and_loss_with_their_units(finished):
+    output, _ = finished
+    state = json.loads((output / "checkpoint-24" / "trainer_state.json").read_text())
+    first = state["log_history"][0]
+    assert {"loss_nats_per_token", "target_tokens_per_second", "learning_rate"} <= first.keys()
+    # Section 5.3 by hand, with a peak of 1e-3 at update 10.
+    rates = {
+        entry["step"]: entry["learning_rate"]
+        for entry in state["log_history"]
+        if "loss_nats_per_token" in entry
+    }
+    assert rates[6] == pytest.approx(1e-3 * 6 / 10)
+    assert rates[18] == pytest.approx(1e-3 * (10 / 18) ** 0.5)
+    scored = [entry for entry in state["log_history"] if "eval_bleu" in entry]
+    assert [entry["step"] for entry in scored] == [12, 24]
+    assert "eval_perplexity_per_token" in scored[0]
+
+
+def test_perplexity_is_unsmoothed_and_per_token(finished, text):
+    # The last checkpoint's validation loss again, sentence by sentence in plain PyTorch.
+    from transformers import AutoTokenizer
+
+    from vaswani_hf import VaswaniForConditionalGeneration
+
+    output = finished[0]
+    model = VaswaniForConditionalGeneration.from_pretrained(output).eval()
+    tokenizer = AutoTokenizer.from_pretrained(output)
+    nats = tokens = 0
+    sides = [(text / f"validation.{side}").read_text().splitlines() for side in ("en", "de")]
+    for source, target in zip(*sides, strict=True):
+        batch = tokenizer(source, text_target=target, return_tensors="pt")
+        with torch.no_grad():
+            logits = model(**batch).logits[0]
+        nats -= logits.log_softmax(-1).gather(1, batch["labels"][0][:, None]).sum().item()
+        tokens += len(batch["labels"][0])
+    expected = torch.tensor(nats / tokens).exp().item()
+    scored = results_of(output)["scores"]["validation"]
+    assert scored["perplexity_per_token"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_five_translations_are_shown(finished):
+    assert finished[1].stdout.count("translation  ") == 5
+
+
+def test_a_finished_folder_is_not_trained_over(finished, text):
+    done = train(text, finished[0], check=False)
+    assert done.returncode != 0
+    assert "checkpoints of another run, up to checkpoint-24" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_resumed_run_ends_with_the_same_weights(finished, text, tmp_path):
+    train(text, tmp_path, "--max_steps", "13", "--save_steps", "8")
+    # Between checkpoints 8 and 13 the newest is torn, as by a kill.
+    (tmp_path / "checkpoint-13" / "optimizer.pt").unlink()
+    train(text, tmp_path, "--resume_from_checkpoint", "auto")
+    expected = load_file(finished[0] / "checkpoint-24" / "model.safetensors")
+    resumed = load_file(tmp_path / "checkpoint-24" / "model.safetensors")
+    assert all(torch.equal(expected[name], resumed[name]) for name in expected)
+
+
+def test_time_ends_training_and_leaves_a_checkpoint(text, tmp_path):
+    train(text, tmp_path, "--max_steps", "100000", "--max_minutes", "0.02", "--save_strategy", "no")
+    results = results_of(tmp_path)
+    updates = results["training"]["updates"]
+    assert 0 < updates < 100000
+    assert results["averaged_checkpoints"] == [f"checkpoint-{updates}"]
+
+
+def test_two_processes_train_as_one(finished, text, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launch = [
+        *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"),
+        *("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"),
+        *("--dynamo_backend", "no", "--main_process_port", str(port)),
+    ]
+    run([*launch, *options(text, tmp_path)])
+    results = results_of(tmp_path)
+    assert results["hardware"]["processes"] == 2
+    assert results["training"]["updates"] == 24
+    # Each sentence counts once, whatever the number of processes.
+    assert results["scores"]["validation"]["sentences"] == 17
+    one = results_of(finished[0])["scores"]["test"]
+    assert results["scores"]["test"].keys() == one.keys()
+
+
+def test_training_goes_on_from_a_trained_model(finished, text, tmp_path):
+    start = ["--model_name_or_path", str(finished[0]), "--max_steps", "1", "--learning_rate", "0"]
+    train(text, tmp_path, *start)
+    scores = [results_of(path)["scores"]["test"] for path in (finished[0], tmp_path)]
+    assert scores[0] == scores[1]  # a rate of 0 changes nothing
+
+
+def test_a_misspelt_option_ends_in_one_line(text, tmp_path):
+    done = train(text, tmp_path, "--warmup_step", "3", check=False)
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.endswith("unknown key 'warmup_step'; did you mean 'warmup_steps'?")
+    assert "Traceback" not in done.stderr
