@@ -2,7 +2,7 @@
 """python benchmarks/multi30k_small.py DATA [--output_dir runs/multi30k_small] [--field value ...]
 
 Train recipe `multi30k_small` on the raw files of Multi30k in the folder DATA (`train.en.gz`,
-`train.de.gz`, `val.*`, `test_2016.*`) and score `test_2016` after every quarter of an hour: the mean
+`train.de.gz`, `val.*`, `test_2016.*`) and score `test_2016` after each quarter of an hour: the mean
 of the last five checkpoints until then, beam 4. A finished training is scored without a new one.
 """
 
@@ -94,9 +94,7 @@ def score_quarters(output: Path, data: Path) -> list[dict[str, object]]:
             "bleu": {},
             "bleu_lowercase": {"lowercase": True},
         }.items():
-            score = SacreBleu().compute(
-                predictions=translations, references=references, **settings
-            )
+            score = SacreBleu().compute(predictions=translations, references=references, **settings)
             row |= {name: round(score["score"], 2), f"{name}_signature": score["signature"]}
         print(row, flush=True)
         rows.append(row)

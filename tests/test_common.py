@@ -26,15 +26,15 @@ EMPTY_MIXIN = "class {name}:\n    pass\n"
 STUBS = {  # what the common tests import from files that the source distribution leaves out
     "pytest.ini": "[pytest]\n",
     "conftest.py": """
-from transformers.testing_utils import pytest_addoption_shared
+from transformers import testing_utils
 
 
 def pytest_addoption(parser):
-    pytest_addoption_shared(parser)
+    testing_utils.pytest_addoption_shared(parser)
 
 
 def pytest_configure(config):
-    for marker in ("accelerate_tests", "flash_attn_test", "flash_attn_3_test",
+    for marker in ("slow", "accelerate_tests", "flash_attn_test", "flash_attn_3_test",
                    "flash_attn_4_test", "generate", "torch_compile_test", "torch_export_test",
                    "tensor_parallel_test", "training_test", "fsdp_test", "flex_attention_test"):
         config.addinivalue_line("markers", f"{marker}: of the library")
@@ -150,6 +150,10 @@ class VaswaniTokenizationTest(TokenizerTesterMixin, unittest.TestCase):
     from_pretrained_id = [{folder!r}]
     test_tokenizer_from_extractor = False
     test_sentencepiece = False
+
+    @unittest.skip("a text that spells a special piece is not that piece: split_special_tokens")
+    def test_tokenize_special_tokens(self):
+        pass
 """
 
 
@@ -210,9 +214,9 @@ def run_common_tests(folder: Path, file: str, text: str, at_least: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     paths = [str(folder), str(REPOSITORY), str(fetched / "site")]
+    options = ["-q", "-rs", "-p", "no:cacheprovider", "--tb=short"]
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
-        + ["--tb=short", f"tests/models/vaswani/{file}"],
+        [sys.executable, "-m", "pytest", *options, f"tests/models/vaswani/{file}"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": ""},
         capture_output=True,

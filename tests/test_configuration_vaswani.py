@@ -388,6 +388,12 @@ def test_decoding_starts_with_the_padding_piece() -> None:
     assert VaswaniConfig(pad_token_id=7).decoder_start_token_id == 7
 
 
+def test_a_shared_vocabulary_has_one_size() -> None:
+    config = VaswaniConfig(**SMALL)
+    config.vocab_size = 25
+    assert config.target_vocab_size == 25
+
+
 def test_a_target_vocabulary_of_its_own_is_kept() -> None:
     config = VaswaniConfig(**SMALL, target_vocab_size=30, share_embeddings=False)
     with torch.device("meta"):

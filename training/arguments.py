@@ -3,6 +3,7 @@
 
 import dataclasses
 import difflib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,7 +158,10 @@ def _require_at_least_one(name: str, value: int) -> None:
 
 @dataclass
 class Arguments:
-    """Everything a run is told, in three parts, and `chosen`: what recipes and command line set."""
+    """Everything a run is told, in three parts, and `chosen`: what recipes and command line set.
+
+    Secrets, such as `hub_token`, are left out of `chosen`, which is written down.
+    """
 
     recipe: str
     model: dict[str, Any]
@@ -195,7 +199,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         model={name: value for name, value in vars(model).items() if value is not None},
         data=data,
         training=training,
-        chosen=chosen,
+        chosen={name: value for name, value in chosen.items() if not name.endswith("_token")},
     )
 
 
@@ -291,8 +295,10 @@ def _as_options(chosen: dict[str, Any]) -> list[str]:
     """
     options: list[str] = []
     for name, value in chosen.items():
-        if value is None:  # back to the field's default
+        if value is None or value == []:  # back to the field's default
             continue
+        if isinstance(value, dict):
+            value = json.dumps(value)
         values = value if isinstance(value, list) else [value]
         # `=` keeps a negative number from being taken for an option.
         if len(values) == 1:

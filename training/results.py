@@ -45,17 +45,12 @@ def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -
         return
     folder = Path(arguments.training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    training = arguments.training.to_dict()
-    for secret in [
-        name for name in training if "token" in name and name.startswith(("hub", "push"))
-    ]:
-        training.pop(secret)
     content = {
         "recipe": arguments.recipe,
         "chosen": arguments.chosen,
         "model": model.config.to_dict(),
         "data": vars(arguments.data),
-        "training": training,
+        "training": arguments.training.to_dict(),  # with secrets masked
     }
     plain = json.loads(json.dumps(content, default=str))
     (folder / CONFIG).write_text(
@@ -73,9 +68,10 @@ class Results:
         model: VaswaniForConditionalGeneration,
         train_metrics: dict[str, float],
         trainer: VaswaniTrainer,
+        checkpoint: str | None,
     ) -> None:
         self.arguments = arguments
-        seconds = train_metrics["train_runtime"]
+        seconds, evaluating = train_metrics["train_runtime"], trainer.evaluation_seconds
         self.figures: dict[str, Any] = {
             "recipe": arguments.recipe,
             "chosen": arguments.chosen,
@@ -84,8 +80,12 @@ class Results:
             "training": {
                 "updates": trainer.state.global_step,
                 "epochs": trainer.state.epoch,
-                "seconds": seconds,
-                "target_tokens_per_second": trainer.target_tokens_seen / max(seconds, 1e-9),
+                "resumed_from": checkpoint,
+                "seconds": seconds,  # of this process, from its start or its resumption
+                "evaluation_seconds": evaluating,
+                "target_tokens": trainer.target_tokens_seen,
+                "target_tokens_per_second": trainer.target_tokens_seen
+                / max(seconds - evaluating, 1e-9),
             },
             "scores": {},
         }

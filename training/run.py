@@ -65,7 +65,7 @@ def main(argv: list[str]) -> None:
         processing_class=tokenizer,
     )
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    results = Results(arguments, corpus, model, outcome.metrics, trainer)
+    results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint)
 
     # Section 6.1: averaged checkpoints, beam search
     folders = last_checkpoints(

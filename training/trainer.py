@@ -25,7 +25,7 @@ from .arguments import VaswaniTrainingArguments
 from .batching import TokenBatchSampler
 from .data import side_lengths
 from .metrics import SacreBleu, exact_match
-from .schedule import inverse_sqrt_schedule
+from .schedule import inverse_sqrt_schedule, peak_learning_rate
 
 
 class VaswaniTrainer(Seq2SeqTrainer):
@@ -37,6 +37,10 @@ class VaswaniTrainer(Seq2SeqTrainer):
     args: VaswaniTrainingArguments
 
     def __init__(self, **arguments: Any) -> None:
+        args, model = arguments["args"], arguments["model"]
+        if args.learning_rate is None:
+            warmup_steps = args.get_warmup_steps(args.max_steps)
+            args.learning_rate = peak_learning_rate(model.config.d_model, warmup_steps)
         super().__init__(**arguments)
         self.add_callback(CheckpointClock())
         self.bleu_signature: str | None = None
@@ -45,6 +49,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         self._tokens_since_log = torch.zeros((), dtype=torch.long)
         self._last_log = self._started
         self.target_tokens_seen = 0
+        self.evaluation_seconds = 0.0
 
     # Batches (section 5.1)
 
@@ -128,10 +133,11 @@ class VaswaniTrainer(Seq2SeqTrainer):
             for name, value in logs.items()
         }
         now = time.monotonic()
-        if "loss_nats_per_token" in logs:
-            seen = int(self._tokens_since_log) * self.args.world_size
+        if "loss_nats_per_token" in logs or "train_runtime" in logs:
+            seen = int(self.accelerator.reduce(self._tokens_since_log.to(self.args.device)))
             self.target_tokens_seen += seen
-            logs["target_tokens_per_second"] = round(seen / max(now - self._last_log, 1e-9), 1)
+            if "train_runtime" not in logs:
+                logs["target_tokens_per_second"] = round(seen / max(now - self._last_log, 1e-9), 1)
             self._tokens_since_log.zero_()
             self._last_log = now
         logs["elapsed_seconds"] = round(now - self._started, 1)
@@ -141,7 +147,9 @@ class VaswaniTrainer(Seq2SeqTrainer):
         """The library's evaluation; the time it takes does not count against training speed."""
         begun = time.monotonic()
         metrics = super().evaluate(*arguments, **named)
-        self._last_log += time.monotonic() - begun
+        seconds = time.monotonic() - begun
+        self._last_log += seconds
+        self.evaluation_seconds += seconds
         return metrics
 
     def evaluation_loop(

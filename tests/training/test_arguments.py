@@ -97,6 +97,19 @@ def test_several_values_make_a_list_and_a_bare_option_is_true(tmp_path):
     assert data.segmented is True
 
 
+def test_a_secret_is_used_and_not_written_down(tmp_path):
+    arguments = parse_arguments(["base", "--hub_token", "hf_s3", "--output_dir", str(tmp_path)])
+    assert arguments.training.hub_token == "hf_s3"
+    assert "hf_s3" not in str(arguments.chosen)
+
+
+def test_a_mapping_reaches_its_field(tmp_path):
+    mine = recipe(tmp_path, "lr_scheduler_kwargs: {min_lr: 1.0e-5}\ntrain_file: []\n")
+    arguments = parse_arguments([mine, "--output_dir", str(tmp_path)])
+    assert arguments.training.lr_scheduler_kwargs == {"min_lr": 1e-5}
+    assert arguments.data.train_file == []
+
+
 def test_fewer_kept_checkpoints_than_are_averaged_are_refused(tmp_path):
     with pytest.raises(ValueError, match="save_total_limit=2 keeps fewer checkpoints than average"):
         parse_arguments(["base", "--save_total_limit", "2", "--output_dir", str(tmp_path)])

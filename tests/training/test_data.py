@@ -94,6 +94,24 @@ def test_a_changed_file_is_read_again(tmp_path):
         assert list(load_corpus(arguments).splits["train"]["source"]) == text.split()
 
 
+def test_a_dataset_folder_is_read_by_its_language_columns(tmp_path):
+    rows = [{"translation": {"en": "one", "de": "eins"}}, {"translation": {"en": "a", "de": "b"}}]
+    write(tmp_path / "train.jsonl", "\n".join(map(json.dumps, rows)))
+    arguments = DataArguments(dataset=str(tmp_path), source_column="en", target_column="de")
+    corpus = load_corpus(arguments)
+    assert set(corpus.splits) == {"train"}
+    assert corpus.splits["train"][:] == {"source": ["one", "a"], "target": ["eins", "b"]}
+
+
+def test_the_demo_makes_its_own_text():
+    splits = load_corpus(DataArguments(dataset="demo")).splits
+    assert {name: len(split) for name, split in splits.items()} == {
+        "train": 20000,
+        "validation": 500,
+        "test": 1000,
+    }
+
+
 def test_no_training_data_is_an_error():
     with pytest.raises(ValueError, match="no training data: give --dataset"):
         load_corpus(DataArguments())

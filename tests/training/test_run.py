@@ -203,6 +203,14 @@ def test_time_ends_training_and_leaves_a_checkpoint(text, tmp_path):
     assert results["averaged_checkpoints"] == [f"checkpoint-{updates}"]
 
 
+def test_minutes_make_checkpoints(text, tmp_path):
+    train(text, tmp_path, "--save_strategy", "no", "--save_minutes", "0.001", "--average_last", "1")
+    # 60 ms: some updates end in a checkpoint, the last one always does.
+    steps = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("checkpoint-*"))
+    assert len(steps) > 1
+    assert steps[-1] == 24
+
+
 def test_two_processes_train_as_one(finished, text, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
