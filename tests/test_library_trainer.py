@@ -19,9 +19,9 @@ def rows():
     return [{"input_ids": [*row, 2], "labels": [*row[:0:-1], 2]} for row in rows]
 
 
-def train(tokenizer, folder, label_smoothing=0.0, **options):
+def small_model(tokenizer, label_smoothing=0.0):
     set_seed(0)
-    model = VaswaniForConditionalGeneration(
+    return VaswaniForConditionalGeneration(
         VaswaniConfig(
             vocab_size=len(tokenizer),
             d_model=32,
@@ -33,6 +33,10 @@ def train(tokenizer, folder, label_smoothing=0.0, **options):
             label_smoothing=label_smoothing,
         )
     )
+
+
+def train(tokenizer, folder, label_smoothing=0.0, **options):
+    model = small_model(tokenizer, label_smoothing)
     arguments = Seq2SeqTrainingArguments(
         output_dir=str(folder),
         max_steps=1,
@@ -61,18 +65,7 @@ def train(tokenizer, folder, label_smoothing=0.0, **options):
 def expected_loss(tokenizer, smoothing):
     # By log-probabilities of an untrained model of the same seed: (1 - eps) on the label, eps / V
     # on every piece, summed over real targets and divided by their number.
-    set_seed(0)
-    model = VaswaniForConditionalGeneration(
-        VaswaniConfig(
-            vocab_size=len(tokenizer),
-            d_model=32,
-            d_ff=64,
-            num_heads=4,
-            encoder_layers=1,
-            decoder_layers=1,
-            dropout=0.0,
-        )
-    ).eval()
+    model = small_model(tokenizer).eval()
     nats = tokens = 0
     for row in rows():
         source, labels = torch.tensor([row["input_ids"]]), torch.tensor([row["labels"]])

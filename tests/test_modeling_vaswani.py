@@ -22,6 +22,7 @@ from vaswani_hf.modeling_vaswani import (
     MultiHeadAttention,
     SinusoidalPositions,
     position_ids_from_mask,
+    scaled_dot_product_attention,
     sinusoidal_positions,
     smoothed_cross_entropy,
 )
@@ -247,6 +248,21 @@ def test_heads_keep_their_own_widths() -> None:
 def test_attention_has_no_biases_by_default() -> None:
     names = [name for name, _ in MultiHeadAttention(small_config(), 0).named_parameters()]
     assert not [name for name in names if "bias" in name]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_low_scores_of_a_fully_padded_row_stay_finite(dtype: torch.dtype) -> None:
+    # The lowest number plus a score of -1470 is -inf in float16, and such a row has no softmax.
+    attention = MultiHeadAttention(small_config(), 0)
+    query, key = torch.full((B, H, T, 6), 10.0), torch.full((B, H, S, 6), -10.0)
+    value = torch.arange(7.0).view(1, 1, S, 1).expand(B, H, S, 10)
+    mask = torch.full((B, 1, T, S), torch.finfo(dtype).min, dtype=dtype)
+    mixed, weights = scaled_dot_product_attention(
+        attention, query.to(dtype), key.to(dtype), value.to(dtype), mask, scaling=6**0.5
+    )
+    # No position is better than another: each weighs 1/7, and the mean of 0 to 6 is 3.
+    close(weights, torch.full((B, H, T, S), 1 / 7), atol=1e-3)
+    close(mixed, torch.full((B, T, H, 10), 3.0), atol=0.02)
 
 
 @torch.no_grad()
@@ -501,6 +517,24 @@ def test_a_sequence_longer_than_the_table_is_as_with_a_long_table() -> None:
     close(short(**inputs).logits, long(**inputs).logits)
 
 
+@torch.no_grad()
+def test_cached_decoding_goes_past_the_table() -> None:
+    model = small_model(seed=3, max_position_embeddings=4)
+    source, target = draw_tokens(B, S), draw_tokens(B, 11)
+    expected = small_model(seed=3, max_position_embeddings=64)(source, decoder_input_ids=target)
+    cache, pieces = None, []
+    for place in range(11):
+        outputs = model(
+            source,
+            decoder_input_ids=target[:, place : place + 1],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache = outputs.past_key_values
+        pieces.append(outputs.logits)
+    close(torch.cat(pieces, dim=1), expected.logits)
+
+
 def tables(model: nn.Module) -> list[Tensor]:
     found = [part.table for part in model.modules() if isinstance(part, SinusoidalPositions)]
     assert len(found) == 2  # one a stack
@@ -564,6 +598,14 @@ def test_learned_positions_refuse_what_is_longer(too_long: dict[str, int]) -> No
     model(**{name: draw_tokens(1, length) for name, length in lengths.items()})
     with pytest.raises(ValueError, match=r"9 tokens .*max_position_embeddings=8"):
         model(**{name: draw_tokens(1, length) for name, length in (lengths | too_long).items()})
+
+
+def test_learned_positions_refuse_a_cached_sequence_that_grows_too_long() -> None:
+    model = small_model(position_encoding="learned", max_position_embeddings=8)
+    source = draw_tokens(1, S)
+    cache = model(source, decoder_input_ids=draw_tokens(1, 8), use_cache=True).past_key_values
+    with pytest.raises(ValueError, match=r"9 tokens .*max_position_embeddings=8"):
+        model(source, decoder_input_ids=draw_tokens(1, 1), past_key_values=cache, use_cache=True)
 
 
 @torch.no_grad()

@@ -199,8 +199,9 @@ class MultiHeadAttention(nn.Module):
         together = [self.key_proj, self.value_proj]
         if not is_cross_attention:
             together.append(self.query_proj)
+        fan_out = sum(part.out_features for part in together)
         for projection in together:
-            projection.glorot_fan_out = sum(part.out_features for part in together)
+            projection.glorot_fan_out = fan_out  # type: ignore[assignment]
 
     def forward(
         self,
@@ -487,10 +488,9 @@ class VaswaniEncoder(VaswaniPreTrainedModel):
         Raises:
             ValueError: if both or neither of `input_ids` and `inputs_embeds` are given.
         """
+        _check_one_is_given(input_ids, inputs_embeds, "")
         if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(_one_of(input_ids, inputs_embeds, ""))
-        elif input_ids is not None:
-            _one_of(input_ids, inputs_embeds, "")
+            inputs_embeds = self.embed_tokens(input_ids)
         length = inputs_embeds.shape[1]
         position_ids = position_ids_from_mask(attention_mask, length, 0, inputs_embeds.device)
         x = self.embedding(inputs_embeds, position_ids, length)
@@ -556,10 +556,9 @@ class VaswaniDecoder(VaswaniPreTrainedModel):
             ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, or no
                 memory.
         """
+        _check_one_is_given(input_ids, inputs_embeds, "decoder_")
         if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(_one_of(input_ids, inputs_embeds, "decoder_"))
-        elif input_ids is not None:
-            _one_of(input_ids, inputs_embeds, "decoder_")
+            inputs_embeds = self.embed_tokens(input_ids)
         if encoder_hidden_states is None:
             raise ValueError("The decoder needs the memory: give encoder_hidden_states.")
         if use_cache and past_key_values is None:
@@ -691,7 +690,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.model = VaswaniModel(config)
         self.lm_head = nn.Linear(config.d_model, config.num_target_pieces, bias=config.output_bias)
-        self.lm_head.is_output_embedding = True
+        self.lm_head.is_output_embedding = True  # type: ignore[assignment]
         self.post_init()
 
     @property
@@ -884,14 +883,14 @@ def smoothed_cross_entropy(
     return total / num_items_in_batch
 
 
-def _one_of(input_ids: Tensor | None, inputs_embeds: Tensor | None, prefix: str) -> Tensor:
-    """The ids, or a `ValueError` unless exactly one of the two is given."""
-    if input_ids is None or inputs_embeds is not None:
-        given = "both" if inputs_embeds is not None else "neither"
+def _check_one_is_given(
+    input_ids: Tensor | None, inputs_embeds: Tensor | None, prefix: str
+) -> None:
+    if (input_ids is None) == (inputs_embeds is None):
+        given = "both" if input_ids is not None else "neither"
         raise ValueError(
             f"Give exactly one of {prefix}input_ids and {prefix}inputs_embeds, got {given}."
         )
-    return input_ids
 
 
 __all__ = ["VaswaniForConditionalGeneration", "VaswaniModel", "VaswaniPreTrainedModel"]
