@@ -23,7 +23,8 @@ class VaswaniConfig(PreTrainedConfig):
 
     A value of the wrong type raises the library's `StrictDataclassFieldValidationError`, a value
     that no Transformer can have a `ValueError`; both name the field. Checked when a config is made,
-    loaded and saved.
+    loaded and saved; at saving, the library wraps the error in its
+    `StrictDataclassClassValidationError`.
 
     Args:
         vocab_size: number of pieces, of source and target unless `target_vocab_size` differs.
@@ -128,15 +129,15 @@ class VaswaniConfig(PreTrainedConfig):
 
     def __setattr__(self, key: str, value: Any) -> None:
         field = self.attribute_map.get(key, key)
-        try:
-            super().__setattr__(
-                field, value
-            )  # by the field's own name, so that its type is checked
+        try:  # by the field's own name, so that its type is checked
+            super().__setattr__(field, value)
         except StrictDataclassFieldValidationError as error:
             if field == key or not isinstance(error.__cause__, Exception):
                 raise
             named = f"{key} ({field})"
             raise StrictDataclassFieldValidationError(named, error.__cause__) from error
+        if field == "vocab_size" and self.share_embeddings:
+            self.target_vocab_size = value  # one vocabulary has one size
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
