@@ -69,11 +69,13 @@ class Results:
         train_metrics: dict[str, float],
         trainer: VaswaniTrainer,
         checkpoint: str | None,
+        commit: str | None,
     ) -> None:
         self.arguments = arguments
         seconds, evaluating = train_metrics["train_runtime"], trainer.evaluation_seconds
         self.figures: dict[str, Any] = {
             "recipe": arguments.recipe,
+            "commit": commit,
             "chosen": arguments.chosen,
             "parameters": model.num_parameters(),
             "data": corpus.counts,
@@ -132,7 +134,6 @@ class Results:
         self.figures |= {
             "wall_seconds": round(wall_seconds, 1),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": _commit(),
             "hardware": _hardware(self.arguments.training.world_size),
             "versions": {"python": platform.python_version()}
             | {package: version(package) for package in PACKAGES},
@@ -159,7 +160,8 @@ class Results:
         print(f"  vaswani-hf translate --model {self.arguments.training.output_dir}")
 
 
-def _commit() -> str | None:
+def current_commit() -> str | None:
+    """The commit that runs, `-dirty` where files differ from it; `None` outside a repository."""
     found = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=Path(__file__).parent,

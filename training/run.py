@@ -18,7 +18,7 @@ from training.arguments import Arguments, parse_arguments
 from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
 from training.data import PairCollator, drop_unusable, encode_pairs, load_corpus
 from training.model import build_model, build_tokenizer
-from training.results import Results, write_config
+from training.results import Results, current_commit, write_config
 from training.trainer import VaswaniTrainer
 from vaswani_hf.hub import export
 
@@ -28,7 +28,8 @@ logger = logging.getLogger("training")
 
 def main(argv: list[str]) -> None:
     """Recipe, data, model, training, averaging, evaluation, export."""
-    begun = time.monotonic()
+    # At the start: the files may change while a long run goes on.
+    begun, commit = time.monotonic(), current_commit()
     try:
         arguments = parse_arguments(argv)
         set_up_logging(arguments)
@@ -65,7 +66,7 @@ def main(argv: list[str]) -> None:
         processing_class=tokenizer,
     )
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint)
+    results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint, commit)
 
     # Section 6.1: averaged checkpoints, beam search
     folders = last_checkpoints(
