@@ -48,6 +48,10 @@ def main(argv: list[str]) -> None:
         subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
     rows = score_quarters(output, data)
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
+    results["chosen"] = {
+        name: Path(value).name if isinstance(value, str) and "/" in value else value
+        for name, value in results["chosen"].items()
+    }  # names of files, not where this machine has them
     curve = log_history(output)
     report = {
         "date": datetime.now(UTC).date().isoformat(),

@@ -158,30 +158,28 @@ class VaswaniTokenizationTest(TokenizerTesterMixin, unittest.TestCase):
 
 
 def fetch_common_tests() -> Path:
-    """The folder with the library's `tests/`, and in `site/` a package that they need."""
+    """The folder with the library's `tests/`."""
     if FETCHED.is_dir():
         return FETCHED
     version = transformers.__version__
     environment = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     with tempfile.TemporaryDirectory(dir=FETCHED.parent, prefix="vaswani-hf-fetch-") as name:
         folder = Path(name)
-        pip = [sys.executable, "-m", "pip"]
-        source = ["download", "--no-deps", "--no-binary", "transformers", "--dest", str(folder)]
-        needed = ["install", "--no-deps", "--target", str(folder / "new" / "site")]
-        for arguments in ([*source, f"transformers=={version}"], [*needed, "parameterized"]):
-            try:
-                result = subprocess.run(
-                    [*pip, *arguments, "--retries", "1", "--timeout", "20"],
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    timeout=300,
-                )
-            except subprocess.TimeoutExpired:
-                pytest.skip(f"fetching the common tests of transformers {version} took too long")
-            if result.returncode != 0:
-                reason = (result.stderr or result.stdout).strip().splitlines()[-1:]
-                pytest.skip(f"cannot fetch the common tests of transformers {version}: {reason}")
+        pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "transformers"]
+        where = ["--dest", str(folder), "--retries", "1", "--timeout", "20"]
+        try:
+            result = subprocess.run(
+                [*pip, *where, f"transformers=={version}"],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"fetching the common tests of transformers {version} took too long")
+        if result.returncode != 0:
+            reason = (result.stderr or result.stdout).strip().splitlines()[-1:]
+            pytest.skip(f"cannot fetch the common tests of transformers {version}: {reason}")
         with tarfile.open(folder / f"transformers-{version}.tar.gz") as archive:
             members = [
                 member
@@ -189,6 +187,7 @@ def fetch_common_tests() -> Path:
                 if re.fullmatch(r"[^/]+/tests/test_\w+\.py", member.name)
             ]
             archive.extractall(folder, members, filter="data")
+        (folder / "new").mkdir()
         shutil.move(folder / f"transformers-{version}" / "tests", folder / "new" / "tests")
         try:
             os.rename(folder / "new", FETCHED)
@@ -213,7 +212,7 @@ def run_common_tests(folder: Path, file: str, text: str, at_least: int) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
-    paths = [str(folder), str(REPOSITORY), str(fetched / "site")]
+    paths = [str(folder), str(REPOSITORY)]
     options = ["-q", "-rs", "-p", "no:cacheprovider", "--tb=short"]
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *options, f"tests/models/vaswani/{file}"],
