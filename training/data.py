@@ -13,6 +13,7 @@ from datasets import Dataset, load_dataset
 from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerFast
 
 from vaswani_hf.lines import read_lines
+from vaswani_hf.tokenization_vaswani import join_pieces
 
 from .arguments import DataArguments
 
@@ -197,14 +198,26 @@ def _pair_of(row: dict[str, Any], keys: tuple[str, str], where: str) -> tuple[st
     return texts[0], texts[1]  # type: ignore[return-value]
 
 
-def encode_pairs(pairs: Dataset, tokenizer: PreTrainedTokenizerFast) -> Dataset:
-    """Add `input_ids` and `labels`, both ending in `</s>`, to columns `source` and `target`."""
+def encode_pairs(
+    pairs: Dataset, tokenizer: PreTrainedTokenizerFast, segmented: bool = False
+) -> Dataset:
+    """Add `input_ids` and `labels`, both ending in `</s>`, to columns `source` and `target`.
 
-    def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
-        return {
+    Args:
+        pairs: columns `source` and `target`.
+        tokenizer: makes the ids.
+        segmented: the text is cut by subword-nmt; its words are joined again, so that translations
+            are compared with words.
+    """
+
+    def encode(rows: dict[str, list[str]]) -> dict[str, list[Any]]:
+        encoded: dict[str, list[Any]] = {
             "input_ids": tokenizer(rows["source"])["input_ids"],
             "labels": tokenizer(text_target=rows["target"])["input_ids"],
         }
+        if segmented:
+            encoded |= {side: [join_pieces(text) for text in rows[side]] for side in rows}
+        return encoded
 
     return pairs.map(encode, batched=True, desc="Encoding")
 

@@ -46,7 +46,10 @@ def main(argv: list[str]) -> None:
     with training.main_process_first(desc="learning the vocabulary"):
         tokenizer = build_tokenizer(arguments, corpus, checkpoint)
     with training.main_process_first(desc="encoding"):
-        pairs = {name: encode_pairs(split, tokenizer) for name, split in corpus.splits.items()}
+        pairs = {
+            name: encode_pairs(split, tokenizer, data.segmented)
+            for name, split in corpus.splits.items()
+        }
     pairs["train"], dropped = drop_unusable(pairs["train"], data.max_length)
     corpus.counts.update(dropped)
     logger.info("Training pairs: %s", corpus.counts)

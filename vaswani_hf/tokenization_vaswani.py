@@ -30,6 +30,11 @@ def normalize(text: str) -> str:
     return text.replace(WORD_START, " ")
 
 
+def join_pieces(text: str) -> str:
+    """Text that subword-nmt has cut, with its words whole again: `ein@@ und` is `einund`."""
+    return text.replace(f"{SPLIT_MARK} ", "")
+
+
 def train_tokenizer(
     corpus: Iterable[str | PathLike[str]] | Iterable[str],
     vocab_size: int = 37000,
@@ -186,4 +191,4 @@ def _lines_of(paths: Iterable[str | PathLike[str]]) -> Iterator[str]:
         yield from read_lines(Path(path))
 
 
-__all__ = ["normalize", "tokenizer_of_segmented_text", "train_tokenizer"]
+__all__ = ["join_pieces", "normalize", "tokenizer_of_segmented_text", "train_tokenizer"]

@@ -7,6 +7,7 @@ import pytest
 from training.arguments import DataArguments
 from training.data import drop_unusable, encode_pairs, load_corpus, read_pairs
 from vaswani_hf import train_tokenizer
+from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 
 def write(path, text):
@@ -135,6 +136,18 @@ def test_unusable_pairs_are_dropped_and_counted(tmp_path):
     kept, counts = drop_unusable(encode_pairs(corpus.splits["train"], tokenizer), max_length=20)
     assert list(kept["source"]) == ["one", "c"]
     assert counts == {"dropped_empty": 2, "dropped_too_long": 1, "pairs_kept": 2}
+
+
+def test_segmented_text_is_joined_once_it_is_encoded(tmp_path):
+    path = write(tmp_path / "a.tsv", "twen@@ ty one\tein@@ und@@ zwanzig\n")
+    pairs = load_corpus(DataArguments(train_file=[str(path)])).splits["train"]
+    tokenizer = tokenizer_of_segmented_text(
+        pairs["source"][:] + pairs["target"][:], are_files=False
+    )
+    row = encode_pairs(pairs, tokenizer, segmented=True)[0]
+    assert (row["source"], row["target"]) == ("twenty one", "einundzwanzig")
+    pieces = tokenizer.convert_ids_to_tokens(row["labels"])
+    assert pieces == ["ein@@", "und@@", "zwanzig", "</s>"]
 
 
 def test_encoded_pairs_end_in_eos_on_both_sides(tmp_path):
