@@ -23,6 +23,14 @@ _NOT_CHOSEN = {"is_encoder_decoder", "use_cache", "target_vocab_size"} | {
     f"{token}_token_id" for token in ("pad", "eos", "bos", "decoder_start")
 }
 
+# The library counts batches in sentences; section 5.1 counts them in tokens.
+_REPLACED = {
+    "per_device_train_batch_size": "source_tokens and target_tokens",
+    "per_device_eval_batch_size": "eval_batch_tokens",
+    "auto_find_batch_size": "source_tokens and target_tokens",
+    "train_sampling_strategy": "source_tokens and target_tokens",
+}
+
 ModelArguments = dataclasses.make_dataclass(
     "ModelArguments",
     [
@@ -190,6 +198,11 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     chosen = read_recipe(recipe)
     command_line = _read_options(options)
     chosen = {**chosen, **command_line}
+    for name in chosen.keys() & _REPLACED.keys():
+        raise ValueError(
+            f"{name}={chosen[name]} would have no effect: batches are counted in tokens; set "
+            f"{_REPLACED[name]}."
+        )
     chosen.setdefault("output_dir", f"runs/{Path(recipe).stem}")
     parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
     parser.error = _raise_value_error

@@ -110,6 +110,12 @@ def test_a_mapping_reaches_its_field(tmp_path):
     assert arguments.data.train_file == []
 
 
+def test_a_batch_size_in_sentences_is_refused_and_not_dropped(tmp_path):
+    message = "per_device_train_batch_size=4 would have no effect.*set source_tokens and target"
+    with pytest.raises(ValueError, match=message):
+        parse_arguments(["base", "--per_device_train_batch_size", "4"])
+
+
 def test_fewer_kept_checkpoints_than_are_averaged_are_refused(tmp_path):
     with pytest.raises(ValueError, match="save_total_limit=2 keeps fewer checkpoints than average"):
         parse_arguments(["base", "--save_total_limit", "2", "--output_dir", str(tmp_path)])
