@@ -196,8 +196,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         )
     recipe, *options = argv
     chosen = read_recipe(recipe)
-    command_line = _read_options(options)
-    chosen = {**chosen, **command_line}
+    _override(chosen, _read_options(options))
     for name in chosen.keys() & _REPLACED.keys():
         raise ValueError(
             f"{name}={chosen[name]} would have no effect: batches are counted in tokens; set "
@@ -260,8 +259,14 @@ def read_recipe(recipe: str) -> dict[str, Any]:
         path = _find_recipe(parent, beside=path.parent) if parent else None
     merged: dict[str, Any] = {}
     for content in reversed(chain):
-        merged.update(content)
+        _override(merged, content)
     return merged
+
+
+def _override(chosen: dict[str, Any], later: dict[str, Any]) -> None:
+    chosen.update(later)
+    if "num_train_epochs" in later and "max_steps" not in later:
+        chosen["max_steps"] = -1  # else the recipe's number of updates would win over the epochs
 
 
 def _find_recipe(recipe: str, beside: Path) -> Path:

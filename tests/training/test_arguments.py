@@ -116,6 +116,14 @@ def test_a_batch_size_in_sentences_is_refused_and_not_dropped(tmp_path):
         parse_arguments(["base", "--per_device_train_batch_size", "4"])
 
 
+def test_epochs_on_the_command_line_win_over_the_recipes_updates(tmp_path):
+    command = ["demo", "--num_train_epochs", "2", "--output_dir", str(tmp_path)]
+    training = parse_arguments(command).training
+    assert (training.num_train_epochs, training.max_steps) == (2, -1)
+    training = parse_arguments([*command, "--max_steps", "9"]).training
+    assert training.max_steps == 9
+
+
 def test_fewer_kept_checkpoints_than_are_averaged_are_refused(tmp_path):
     with pytest.raises(ValueError, match="save_total_limit=2 keeps fewer checkpoints than average"):
         parse_arguments(["base", "--save_total_limit", "2", "--output_dir", str(tmp_path)])
