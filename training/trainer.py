@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """`Seq2SeqTrainer` with what sections 5 and 6 need: token batches, the schedule, exact figures."""
 
+import logging
 import math
 import time
 from typing import Any, cast
@@ -26,6 +27,9 @@ from .batching import TokenBatchSampler
 from .data import side_lengths
 from .metrics import SacreBleu, exact_match
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
+
+
+logger = logging.getLogger("training")
 
 
 class VaswaniTrainer(Seq2SeqTrainer):
@@ -64,6 +68,10 @@ class VaswaniTrainer(Seq2SeqTrainer):
             target_tokens=self.args.target_tokens // parts,
             multiple_of=self.args.world_size,
             seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
+        )
+        logger.info(
+            "%d batches an epoch; padding takes %.1f %% of them.",
+            *(len(sampler), 100 * sampler.padding_share),
         )
         loader = self._token_loader(self.train_dataset, sampler)
         # After skipping batches to resume, nothing forwards the epoch to a sharded batch sampler.
