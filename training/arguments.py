@@ -151,6 +151,11 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         for name in ("source_tokens", "target_tokens", "eval_batch_tokens", "average_last"):
             _require_at_least_one(name, getattr(self, name))
         _require_at_least_one("num_beams", self.num_beams)
+        if self.load_best_model_at_end and self.average_last > 1:
+            raise ValueError(
+                f"load_best_model_at_end=True keeps one checkpoint and average_last="
+                f"{self.average_last} averages several; set average_last to 1 to keep the best."
+            )
         limit = self.save_total_limit
         if limit is not None and limit < self.average_last:
             raise ValueError(
