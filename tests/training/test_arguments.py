@@ -127,7 +127,7 @@ def test_epochs_on_the_command_line_win_over_the_recipes_updates(tmp_path):
 def test_the_best_checkpoint_is_not_lost_to_an_average(tmp_path):
     best = ["--load_best_model_at_end", "--save_strategy", "steps", "--save_steps", "1000"]
     command = ["base", *best, "--output_dir", str(tmp_path)]
-    with pytest.raises(ValueError, match="load_best_model_at_end=True.*average_last=5"):
+    with pytest.raises(ValueError, match=r"load_best_model_at_end=True.*average_last=5"):
         parse_arguments(command)
     assert parse_arguments([*command, "--average_last", "1"]).training.load_best_model_at_end
 
