@@ -40,10 +40,16 @@ class VaswaniConfig(PreTrainedConfig):
         dropout: share of sub-layer outputs and of embedding sums that is dropped (section 5.4).
         attention_dropout: share of attention weights that is dropped (section 6.3 tunes it).
         activation_dropout: share of the feed-forward networks' inner activations that is dropped.
+        activation_function: between the two feed-forward layers (equation 2): `"relu"`, or what an
+            imported checkpoint has.
         layer_norm_eps: added to the variance in layer normalization (tensor2tensor's value).
         attention_bias: whether the four attention projections have biases, as in many imported
             checkpoints; the paper's formulas have none.
         output_bias: whether the pre-softmax layer has a bias, as in imported Marian checkpoints.
+        final_norm: whether each stack ends in one more layer normalization, as in imported
+            `torch.nn.Transformer` checkpoints; the paper's do not.
+        scale_embedding: whether embeddings are multiplied by sqrt(d_model) (section 3.4); some
+            imported checkpoints do without.
         position_encoding: `"sinusoidal"` (section 3.5) or `"learned"` (Table 3, row E).
         max_position_embeddings: number of learned positions, a hard limit; or the number of
             sinusoidal positions computed beforehand, which grows on demand.
@@ -86,9 +92,12 @@ class VaswaniConfig(PreTrainedConfig):
     dropout: float | int = 0.1
     attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.0
+    activation_function: Literal["relu", "gelu", "silu", "swish"] = "relu"
     layer_norm_eps: float | int = 1e-6
     attention_bias: bool = False
     output_bias: bool = False
+    final_norm: bool = False
+    scale_embedding: bool = True
     position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_position_embeddings: int = 1024
     share_embeddings: bool = True

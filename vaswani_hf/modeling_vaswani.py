@@ -24,10 +24,11 @@ Where the paper is silent or we do otherwise:
 | label smoothing | cites Szegedy et al. | epsilon / V on every class, the true one included |
 | heads | d_k = d_v = d_model / h | `d_k` and `d_v` may differ (Table 3, rows A and B) |
 | biases | none in attention and output | none; `attention_bias`, `output_bias` for imports |
+| of imports | ReLU, scaled embeddings | `activation_function`, `scale_embedding`, `final_norm` |
 | positions | sinusoids, or learned (row E) | `position_encoding`; learned ones end |
 """
 
-# trf-ignore: TRF041 share_embeddings, position_encoding
+# trf-ignore: TRF041 share_embeddings, position_encoding, final_norm, scale_embedding
 
 import math
 from typing import Any, ClassVar, cast
@@ -35,8 +36,9 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import GenerationMixin, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import initialization as init
+from transformers.activations import ACT2FN
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -53,6 +55,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vaswani import VaswaniConfig
+from .generation_vaswani import VaswaniGenerationMixin
 
 
 IGNORED = -100  # the library's label of a position that has no target
@@ -71,6 +74,13 @@ class AddAndNorm(nn.LayerNorm):
     def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:  # type: ignore[override]
         """Add the output of a sub-layer to its input and normalize; all `(B, T, d_model)`."""
         return super().forward(x + self.dropout(sublayer_output))
+
+
+def final_norm(config: VaswaniConfig) -> nn.Module:
+    """What ends a stack: nothing in the paper, where the last sub-layer is normalized already."""
+    if not config.final_norm:
+        return nn.Identity()
+    return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
 
 class EncoderLayer(GradientCheckpointingLayer):
@@ -276,11 +286,12 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.d_ff)
         self.outer = nn.Linear(config.d_ff, config.d_model)
+        self.activation = ACT2FN[config.activation_function]  # the paper's is ReLU
         self.dropout = nn.Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `(B, T, d_model)` to `(B, T, d_model)`."""
-        return self.outer(self.dropout(F.relu(self.inner(x))))
+        return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
 # 3.4 Embeddings and Softmax
@@ -291,7 +302,7 @@ class EmbeddingWithPositions(nn.Module):
 
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__()
-        self.scale = math.sqrt(config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         kind = SinusoidalPositions if config.position_encoding == "sinusoidal" else LearnedPositions
         self.positions = kind(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -432,7 +443,7 @@ class VaswaniPreTrainedModel(PreTrainedModel):
                 init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, LearnedPositions):
             init.normal_(module.weight, std=self.config.d_model**-0.5)
-        elif isinstance(module, AddAndNorm):
+        elif isinstance(module, nn.LayerNorm):
             init.ones_(module.weight)
             init.zeros_(module.bias)
         elif isinstance(module, SinusoidalPositions):
@@ -462,6 +473,7 @@ class VaswaniEncoder(VaswaniPreTrainedModel):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         self.embedding = EmbeddingWithPositions(config)
         self.layers = nn.ModuleList(EncoderLayer(config, i) for i in range(config.encoder_layers))
+        self.final_norm = final_norm(config)
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -499,7 +511,7 @@ class VaswaniEncoder(VaswaniPreTrainedModel):
         )
         for layer in self.layers:
             x = layer(x, mask, **kwargs)
-        return BaseModelOutput(last_hidden_state=x)
+        return BaseModelOutput(last_hidden_state=self.final_norm(x))
 
 
 class VaswaniDecoder(VaswaniPreTrainedModel):
@@ -520,6 +532,7 @@ class VaswaniDecoder(VaswaniPreTrainedModel):
         )
         self.embedding = EmbeddingWithPositions(config)
         self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
+        self.final_norm = final_norm(config)
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -591,7 +604,7 @@ class VaswaniDecoder(VaswaniPreTrainedModel):
         for layer in self.layers:
             x = layer(x, encoder_hidden_states, mask, memory_mask, past_key_values, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=x, past_key_values=past_key_values
+            last_hidden_state=self.final_norm(x), past_key_values=past_key_values
         )
 
 
@@ -683,7 +696,7 @@ class VaswaniModel(VaswaniPreTrainedModel):
         )
 
 
-class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
+class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationMixin):
     """The whole of figure 1: the model and the pre-softmax layer, for training and `generate()`."""
 
     def __init__(self, config: VaswaniConfig) -> None:
@@ -691,6 +704,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, GenerationMixin):
         self.model = VaswaniModel(config)
         self.lm_head = nn.Linear(config.d_model, config.num_target_pieces, bias=config.output_bias)
         self.lm_head.is_output_embedding = True  # type: ignore[assignment]
+        self.use_paper_generation()
         self.post_init()
 
     @property

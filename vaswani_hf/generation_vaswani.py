@@ -1,0 +1,513 @@
+# Copyright 2026 The vaswani_hf authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License"); you may not use this file except
+# in compliance with the License. You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software distributed under the License
+# is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express
+# or implied. See the License for the specific language governing permissions and limitations.
+"""The beam search of section 6.1, inside the library's `generate()`.
+
+A generation config of this model has two entries more than the library's:
+
+| Entry | What |
+|---|---|
+| `length_penalty_type` | `"wu"` (Wu et al. 2016, equation 14, cited by the paper) or `"power"` |
+| `max_extra_tokens` | a translation has at most so many tokens more than its source |
+
+`"power"` is the library's own beam search, whose penalty is the length to the power of
+`length_penalty`. Either entry may be given to `generate()` as an argument.
+
+Shapes: `B` sentences, `K` beams, `V` pieces, `n` generated tokens.
+"""
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from transformers import (
+    DynamicCache,
+    EosTokenCriteria,
+    GenerationConfig,
+    GenerationMixin,
+    LogitsProcessorList,
+    MaxLengthCriteria,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+from transformers.generation import GenerateBeamEncoderDecoderOutput
+from transformers.modeling_outputs import BaseModelOutput
+
+
+WU, POWER = "wu", "power"
+# Section 6.1. "never" ends the search only when no hypothesis can still become the best.
+PAPER = {
+    "num_beams": 4,
+    "length_penalty": 0.6,
+    "length_penalty_type": WU,
+    "max_extra_tokens": 50,
+    "early_stopping": "never",
+}
+
+
+def wu_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
+    """What a log-probability is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14).
+
+    Args:
+        num_tokens: generated tokens, `</s>` included: the authors' code counts it.
+        alpha: `length_penalty`; 0 divides by 1.
+    """
+    return ((5 + num_tokens) / 6) ** alpha
+
+
+class SourceLengthCriteria(StoppingCriteria):
+    """Ends each translation at a length of its own (section 6.1: its source's and 50).
+
+    Args:
+        max_new_tokens: `(B,)`, tokens that each translation may have.
+        prompt_length: tokens that stand before the first generated one.
+    """
+
+    def __init__(self, max_new_tokens: Tensor, prompt_length: int) -> None:
+        self.max_new_tokens = max_new_tokens
+        self.prompt_length = prompt_length
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        """Say which rows of `(B * K, length)` ids have reached their length: `(B * K,)` bools."""
+        limits = self.max_new_tokens.to(input_ids.device)
+        limits = limits.repeat_interleave(len(input_ids) // len(limits))
+        return limits <= input_ids.shape[1] - self.prompt_length
+
+
+class VaswaniGenerationMixin(GenerationMixin):
+    """`generate()` with the paper's length penalty and with a length limit for each sentence."""
+
+    def use_paper_generation(self) -> None:
+        """Put section 6.1's beam search into the model's generation config."""
+        for name, value in PAPER.items():
+            setattr(self.generation_config, name, value)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        inputs: Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        logits_processor: LogitsProcessorList | None = None,
+        stopping_criteria: StoppingCriteriaList | None = None,
+        *arguments: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Translate source ids `(B, S)`; all that the library's `generate()` takes, and two more.
+
+        Args:
+            inputs: source ids, `(B, S)`; or `input_ids`, `inputs_embeds`, `encoder_outputs`.
+            generation_config: what it leaves open comes from the model's.
+            logits_processor: as the library's.
+            stopping_criteria: as the library's.
+            arguments: the library's further ones, in its order.
+            kwargs: the library's, arguments of `forward`, and two of this model.
+                `length_penalty_type`: `"wu"` divides a log-probability by ((5 + n) /
+                6)^length_penalty, `"power"` by n^length_penalty, as the library does; a config that
+                says neither means `"power"`.
+                `max_extra_tokens`: a translation has at most so many tokens more than the real
+                tokens of its source; does not hold where `max_new_tokens` or `max_length` is given
+                to this call, unless it is given beside it.
+
+        Returns:
+            As the library's: ids, or with `return_dict_in_generate` ids, scores and more.
+
+        Raises:
+            ValueError: if one of the two has a value that it cannot have.
+        """
+        for name, meant in (("length_penalty_type", POWER), ("max_extra_tokens", None)):
+            if not hasattr(self.generation_config, name):  # else the library knows no such argument
+                setattr(self.generation_config, name, meant)
+        self._check_entries(kwargs, generation_config)
+        limits = self._length_limits(inputs, generation_config, kwargs)
+        if limits is not None:
+            prompt = kwargs.get("decoder_input_ids")
+            prompt_length = 1 if prompt is None else prompt.shape[1]
+            stopping_criteria = StoppingCriteriaList(stopping_criteria or [])
+            stopping_criteria.append(SourceLengthCriteria(limits, prompt_length))
+            if not _gives_length(kwargs, generation_config):
+                longest = int(limits.max())
+                if generation_config is None:
+                    kwargs["max_new_tokens"] = longest
+                else:
+                    generation_config = copy.deepcopy(generation_config)
+                    generation_config.max_new_tokens = longest
+        return super().generate(
+            inputs, generation_config, logits_processor, stopping_criteria, *arguments, **kwargs
+        )
+
+    def _check_entries(
+        self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
+    ) -> None:
+        penalty = _entry("length_penalty_type", kwargs, generation_config, self.generation_config)
+        if penalty not in (WU, POWER):
+            raise ValueError(
+                f'length_penalty_type must be "{WU}" or "{POWER}", got '
+                f"length_penalty_type={penalty!r}."
+            )
+        extra = _entry("max_extra_tokens", kwargs, generation_config, self.generation_config)
+        if extra is not None and not (isinstance(extra, int) and extra >= 0):
+            raise ValueError(
+                f"max_extra_tokens must be a whole number, at least 0, got "
+                f"max_extra_tokens={extra!r}."
+            )
+
+    def _length_limits(
+        self,
+        inputs: Tensor | None,
+        generation_config: GenerationConfig | None,
+        kwargs: dict[str, Any],
+    ) -> Tensor | None:
+        """Tokens that each translation may have, `(B,)`; `None` where nothing says so."""
+        configs = () if _gives_length(kwargs, generation_config) else (self.generation_config,)
+        extra = _entry("max_extra_tokens", kwargs, generation_config, *configs)
+        if extra is None:
+            return None
+        limits = source_lengths(inputs, kwargs) + extra
+        if self.config.position_encoding == "learned":  # which end
+            limits = limits.clamp(max=self.config.max_position_embeddings)
+        return limits.clamp(min=1)
+
+    def _beam_search(
+        self,
+        input_ids: Tensor,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        synced_gpus: bool = False,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Called by the library for `num_beams` above 1; its own search serves all but `"wu"`."""
+        is_ours = generation_config.length_penalty_type == WU and not generation_config.do_sample
+        search = beam_search if is_ours else GenerationMixin._beam_search
+        return search(
+            self,
+            input_ids,
+            logits_processor=logits_processor,
+            stopping_criteria=stopping_criteria,
+            generation_config=generation_config,
+            synced_gpus=synced_gpus,
+            **model_kwargs,
+        )
+
+
+def source_lengths(inputs: Tensor | None, kwargs: dict[str, Any]) -> Tensor:
+    """Real tokens of each source, `(B,)`, out of the arguments of `generate()`."""
+    mask = kwargs.get("attention_mask")
+    if mask is not None and mask.ndim == 2:
+        return mask.ne(0).sum(dim=1)
+    for source in (inputs, kwargs.get("input_ids"), kwargs.get("inputs_embeds")):
+        if source is not None:
+            return torch.full((len(source),), source.shape[1], device=source.device)
+    encoder_outputs = kwargs.get("encoder_outputs")
+    if encoder_outputs is None:
+        raise ValueError("Give generate() a source: input_ids, inputs_embeds or encoder_outputs.")
+    memory = encoder_outputs[0]
+    return torch.full((len(memory),), memory.shape[1], device=memory.device)
+
+
+def beam_search(
+    model: Any,
+    input_ids: Tensor,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    synced_gpus: bool = False,
+    **model_kwargs: Any,
+) -> Any:
+    """Beam search with the length penalty of Wu et al. (section 6.1), as `generate()` calls it.
+
+    At each step the 2K best continuations of a sentence are taken. Those that end in `</s>` are
+    scored and compete for K places; the K best of the others go on. A sentence is done when no
+    hypothesis that goes on can still come before the ones to be returned: `early_stopping="never"`
+    supposes that it reaches the longest length at no further cost, `False`, as in the library, that
+    it ends now, `True` does not ask and stops at K ended ones. A hypothesis that reaches the length
+    limit without `</s>` is returned only where too few have ended.
+
+    Args:
+        model: the model.
+        input_ids: what each target starts with, `(B * K, length)`.
+        logits_processor: changes log-probabilities, `(B * K, V)`.
+        stopping_criteria: end hypotheses besides `</s>` and the length limits.
+        generation_config: the merged settings.
+        synced_gpus: whether to call the model until every process is done.
+        model_kwargs: the model's arguments, with `B * K` rows.
+
+    Returns:
+        Ids, `(B * num_return_sequences, length)`, best first, padded on the right; or the library's
+        `GenerateBeamEncoderDecoderOutput`, whose `sequences_scores` are log-probabilities divided
+        by the penalty.
+    """
+    num_beams, prompt_length = generation_config.num_beams, input_ids.shape[1]
+    num_sentences, device = len(input_ids) // num_beams, input_ids.device
+    num_returned = generation_config.num_return_sequences
+    alpha, early_stopping = generation_config.length_penalty, generation_config.early_stopping
+    ends = torch.tensor(_ids_of(generation_config.eos_token_id), device=device)
+    limits, other_criteria = _split_criteria(
+        stopping_criteria, num_sentences, generation_config.max_length - prompt_length, device
+    )
+    history = _History(generation_config)
+    cache = model_kwargs.pop("past_key_values", None)
+    # A sentence that is done leaves the batch, unless somebody counts on its rows.
+    is_shrinking = not (history.is_kept or other_criteria or len(logits_processor) or synced_gpus)
+    is_shrinking &= "decoder_attention_mask" not in model_kwargs
+    is_shrinking &= isinstance(getattr(cache, "self_attention_cache", None), DynamicCache)
+
+    ended = EndedHypotheses(
+        *(num_sentences, num_beams, prompt_length, int(limits.max())),
+        *(generation_config.pad_token_id or 0, device),
+    )
+    sentences = torch.arange(num_sentences, device=device)  # those in the batch
+    is_done = torch.zeros(num_sentences, dtype=torch.bool, device=device)
+    running = input_ids  # (B * K, length)
+    # The beams start alike: only the first may be continued.
+    log_probs = torch.zeros(num_sentences, num_beams, device=device)
+    log_probs[:, 1:] = -math.inf
+    came_from = torch.empty(len(input_ids), 0, dtype=torch.int, device=device)
+    encoder_outputs = model_kwargs.pop("encoder_outputs")
+    fed = 0
+    while True:
+        outputs = model(
+            decoder_input_ids=running[:, fed:],
+            encoder_outputs=encoder_outputs,
+            past_key_values=cache,
+            return_dict=True,
+            **model_kwargs,
+        )
+        cache = outputs.past_key_values
+        if cache is not None:
+            fed = running.shape[1]
+        logits = outputs.logits[:, -1].float()  # (B * K, V)
+        token_log_probs = logits_processor(running, logits.log_softmax(dim=-1))
+        history.add(logits, token_log_probs, outputs)
+        num_pieces = logits.shape[-1]
+        totals = (token_log_probs.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)).flatten(
+            1
+        )
+        # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end.
+        num_candidates = min((1 + max(1, len(ends))) * num_beams, totals.shape[1])
+        candidates, places = totals.topk(num_candidates)  # (B, 2K), best first
+        tokens = places % num_pieces
+        first_rows = torch.arange(len(candidates), device=device).unsqueeze(1) * num_beams
+        rows = first_rows + places // num_pieces
+        continued = torch.cat((running[rows], tokens.unsqueeze(-1)), dim=-1)  # (B, 2K, length)
+        origin = (sentences.unsqueeze(1) * num_beams + places // num_pieces).int().unsqueeze(-1)
+        lineage = torch.cat((came_from[rows], origin), dim=-1)  # (B, 2K, n)
+
+        num_tokens = continued.shape[-1] - prompt_length
+        penalty = wu_length_penalty(num_tokens, alpha)
+        has_ended = torch.isin(tokens, ends)
+        if other_criteria:
+            stops = other_criteria(continued.flatten(0, 1), history.scores)
+            has_ended = has_ended | stops.view_as(has_ended)
+        gains = has_ended.any(dim=1) & ~is_done
+        if gains.any():
+            scores = (candidates / penalty).masked_fill(~has_ended, -math.inf)
+            ended.add(sentences[gains], scores[gains], continued[gains], lineage[gains])
+
+        log_probs, chosen = candidates.masked_fill(has_ended, -math.inf).topk(num_beams)
+        running = continued.gather(1, _expand(chosen, continued))  # (B, K, length)
+        came_from = lineage.gather(1, _expand(chosen, lineage))
+
+        is_last = (limits[sentences] <= num_tokens) & ~is_done
+        if is_last.any():
+            last = sentences[is_last]
+            ended.fill(last, log_probs[is_last] / penalty, running[is_last], came_from[is_last])
+        if early_stopping is True:
+            is_settled = ended.scores[sentences, -1] > -math.inf
+        else:
+            longest = limits[sentences] if early_stopping == "never" and alpha > 0 else num_tokens
+            reachable = log_probs[:, 0] / wu_length_penalty(longest, alpha)
+            is_settled = reachable <= ended.scores[sentences, num_returned - 1]
+        is_done = is_done | is_last | is_settled
+        is_over = bool(is_done.all())
+        if synced_gpus:
+            is_over = _all_are_over(is_over, device)
+        if is_over:
+            break
+        running_rows = rows.gather(1, chosen)
+        if is_shrinking and is_done.any():
+            stays = ~is_done
+            running_rows, running, came_from = running_rows[stays], running[stays], came_from[stays]
+            sentences, log_probs, is_done = sentences[stays], log_probs[stays], is_done[stays]
+            kept_rows = running_rows.flatten()
+            encoder_outputs = BaseModelOutput(encoder_outputs[0][kept_rows])
+            if model_kwargs.get("attention_mask") is not None:
+                model_kwargs["attention_mask"] = model_kwargs["attention_mask"][kept_rows]
+        if cache is not None:
+            cache.reorder_cache(running_rows.flatten())
+        running, came_from = running.flatten(0, 1), came_from.flatten(0, 1)
+        if "decoder_attention_mask" in model_kwargs:
+            mask = model_kwargs["decoder_attention_mask"]
+            model_kwargs["decoder_attention_mask"] = torch.cat(
+                (mask, mask.new_ones(len(mask), 1)), 1
+            )
+
+    sequences, scores, beam_indices = ended.best(num_returned)
+    if not generation_config.return_dict_in_generate:
+        return sequences
+    return GenerateBeamEncoderDecoderOutput(
+        sequences=sequences,
+        sequences_scores=scores,
+        beam_indices=beam_indices,
+        past_key_values=cache,
+        **history.outputs(encoder_outputs),
+    )
+
+
+class EndedHypotheses:
+    """The K best ended hypotheses of each sentence, best first.
+
+    `ids` are `(B, K, length)`, `scores` `(B, K)`, minus infinity where a place is empty, and
+    `beam_indices` `(B, K, n)` the rows of the batch that each token came from, -1 after the last.
+    """
+
+    def __init__(
+        self,
+        num_sentences: int,
+        num_beams: int,
+        prompt_length: int,
+        longest: int,
+        pad_token_id: int,
+        device: torch.device,
+    ) -> None:
+        shape = (num_sentences, num_beams)
+        self.prompt_length = prompt_length
+        self.scores = torch.full(shape, -math.inf, device=device)
+        self.ids = torch.full((*shape, prompt_length + longest), pad_token_id, device=device)
+        self.beam_indices = torch.full((*shape, longest), -1, dtype=torch.int, device=device)
+
+    def add(self, sentences: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor) -> None:
+        """Let hypotheses `(B, C)` of some sentences compete; minus infinity takes no part."""
+        merged = torch.cat((self.scores[sentences], scores), dim=1)
+        self._keep(sentences, merged.topk(self.scores.shape[1])[1], scores, ids, beam_indices)
+
+    def fill(self, sentences: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor) -> None:
+        """Put hypotheses `(B, K)`, best first, into the places that are empty."""
+        old = self.scores[sentences]
+        rank = torch.cat((torch.where(old > -math.inf, 0, 2), torch.ones_like(old)), dim=1)
+        order = rank.argsort(dim=1, stable=True)[:, : old.shape[1]]
+        self._keep(sentences, order, scores, ids, beam_indices)
+
+    def _keep(
+        self, sentences: Tensor, kept: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor
+    ) -> None:
+        for held, new in (
+            (self.scores, scores),
+            (self.ids, ids),
+            (self.beam_indices, beam_indices),
+        ):
+            length = new.shape[-1] if new.ndim == 3 else None
+            old = held[sentences]
+            if length is None:
+                held[sentences] = torch.cat((old, new), dim=1).gather(1, kept)
+                continue
+            # What is longer than the new ones is padding.
+            merged = torch.cat((old[..., :length], new), dim=1)
+            old[..., :length] = merged.gather(1, _expand(kept, merged))
+            held[sentences] = old
+
+    def best(self, num_returned: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The first so many of each sentence, without padding that all share."""
+        beam_indices = self.beam_indices[:, :num_returned].flatten(0, 1)
+        longest = int(beam_indices.ge(0).sum(dim=1).max())
+        ids = self.ids[:, :num_returned].flatten(0, 1)[:, : self.prompt_length + longest]
+        return ids, self.scores[:, :num_returned].flatten(), beam_indices[:, :longest]
+
+
+class _History:
+    """What `return_dict_in_generate` and its flags ask to be kept of every step."""
+
+    STATES = ("decoder_attentions", "cross_attentions", "decoder_hidden_states")
+
+    def __init__(self, generation_config: GenerationConfig) -> None:
+        def wants(flag: str) -> bool:
+            return bool(generation_config.return_dict_in_generate) and bool(
+                getattr(generation_config, flag)
+            )
+
+        self.scores: Any = () if wants("output_scores") else None
+        self.logits: Any = () if wants("output_logits") else None
+        self.has_attentions = wants("output_attentions")
+        self.has_states = wants("output_hidden_states")
+        self.is_kept = (
+            wants("output_scores")
+            or wants("output_logits")
+            or self.has_attentions
+            or self.has_states
+        )
+        self.steps: list[Any] = []
+
+    def add(self, logits: Tensor, log_probs: Tensor, outputs: Any) -> None:
+        if self.scores is not None:
+            self.scores += (log_probs.clone(),)
+        if self.logits is not None:
+            self.logits += (logits.clone(),)
+        if self.has_attentions or self.has_states:
+            self.steps.append({name: outputs.get(name) for name in self.STATES})
+
+    def outputs(self, encoder_outputs: Any) -> dict[str, Any]:
+        kept: dict[str, Any] = {"scores": self.scores, "logits": self.logits}
+        if self.has_attentions:
+            for name in ("decoder_attentions", "cross_attentions"):
+                kept[name] = tuple(step[name] for step in self.steps)
+            kept["encoder_attentions"] = encoder_outputs.get("attentions")
+        if self.has_states:
+            kept["decoder_hidden_states"] = tuple(
+                step["decoder_hidden_states"] for step in self.steps
+            )
+            kept["encoder_hidden_states"] = encoder_outputs.get("hidden_states")
+        return kept
+
+
+def _split_criteria(
+    criteria: StoppingCriteriaList, num_sentences: int, max_new_tokens: int, device: torch.device
+) -> tuple[Tensor, StoppingCriteriaList]:
+    """The length limit of each sentence, `(B,)`, and the criteria that say something else."""
+    limits = torch.full((num_sentences,), max_new_tokens, device=device)
+    others = StoppingCriteriaList()
+    for criterion in criteria:
+        if isinstance(criterion, SourceLengthCriteria):
+            limits = torch.minimum(limits, criterion.max_new_tokens.to(device))
+        elif not isinstance(criterion, MaxLengthCriteria | EosTokenCriteria):
+            others.append(criterion)
+    return limits, others
+
+
+def _entry(name: str, kwargs: dict[str, Any], *configs: GenerationConfig | None) -> Any:
+    """What the call says of an entry, or else the first config that does; `None` for nobody."""
+    values = [kwargs.get(name), *(getattr(config, name, None) for config in configs)]
+    return next((value for value in values if value is not None), None)
+
+
+def _gives_length(kwargs: dict[str, Any], generation_config: GenerationConfig | None) -> bool:
+    lengths = (_entry(name, kwargs, generation_config) for name in ("max_new_tokens", "max_length"))
+    return any(length is not None for length in lengths)
+
+
+def _ids_of(tokens: int | list[int] | None) -> list[int]:
+    if tokens is None:
+        return []
+    return list(tokens) if isinstance(tokens, list | tuple) else [tokens]
+
+
+def _expand(index: Tensor, values: Tensor) -> Tensor:
+    """An index `(B, K)` for `gather` along the second dimension of `(B, C, length)`."""
+    return index.unsqueeze(-1).expand(-1, -1, values.shape[-1])
+
+
+def _all_are_over(is_over: bool, device: torch.device) -> bool:
+    at_work = torch.tensor(0.0 if is_over else 1.0, device=device)
+    distributed.all_reduce(at_work)
+    return at_work.item() == 0
+
+
+__all__ = ["VaswaniGenerationMixin", "beam_search", "wu_length_penalty"]
