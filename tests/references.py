@@ -4,7 +4,7 @@ Tests compare the package against these functions. Arrays are nested lists of fl
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 Vector = Sequence[float]
@@ -167,3 +167,52 @@ def num_parameters(
     encoder_layer = attention + feed_forward_network + 2 * norm
     decoder_layer = 2 * attention + feed_forward_network + 3 * norm
     return vocab_size * d_model + num_layers * (encoder_layer + decoder_layer)
+
+
+def wu_score(log_probability: float, num_tokens: int, alpha: float) -> float:
+    """log P / ((5 + |Y|)^alpha / (5 + 1)^alpha) (Wu et al. 2016, equation 14)."""
+    return log_probability / ((5 + num_tokens) ** alpha / (5 + 1) ** alpha)
+
+
+def power_score(log_probability: float, num_tokens: int, alpha: float) -> float:
+    """log P / |Y|^alpha, as fairseq, CTranslate2 and the library have it."""
+    return log_probability / num_tokens**alpha
+
+
+def beam_search(
+    next_log_probs: Callable[[tuple[int, ...]], Vector],
+    num_beams: int,
+    alpha: float,
+    longest: int,
+    end: int,
+) -> list[tuple[float, tuple[int, ...]]]:
+    """The authors' beam search (tensor2tensor), hypothesis by hypothesis and without early stop.
+
+    Args:
+        next_log_probs: log-probabilities of every piece after a prefix.
+        num_beams: K. Of the 2K best continuations those that end are kept apart, K of them in all.
+        alpha: of `wu_score`.
+        longest: tokens of a hypothesis, the ending one included.
+        end: the piece that ends a hypothesis.
+
+    Returns:
+        Score and pieces of the K best hypotheses that ended, best first.
+    """
+    running: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    ended: list[tuple[float, tuple[int, ...]]] = []
+    for num_tokens in range(1, longest + 1):
+        continuations = [
+            (total + log_prob, (*pieces, piece))
+            for total, pieces in running
+            for piece, log_prob in enumerate(next_log_probs(pieces))
+        ]
+        continuations.sort(reverse=True)
+        best = continuations[: 2 * num_beams]
+        ended += [
+            (wu_score(total, num_tokens, alpha), pieces)
+            for total, pieces in best
+            if pieces[-1] == end
+        ]
+        ended = sorted(ended, reverse=True)[:num_beams]
+        running = [(total, pieces) for total, pieces in best if pieces[-1] != end][:num_beams]
+    return ended

@@ -1116,10 +1116,10 @@ def test_one_graph_computes_the_model(attn_implementation: str, mode: str) -> No
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_static_and_dynamic_caches_generate_the_same(num_beams: int) -> None:
     model = small_model(seed=3)
-    plan = {"max_new_tokens": 8, "num_beams": num_beams, "do_sample": False}
+    plan = {"max_new_tokens": 8, "min_new_tokens": 4, "num_beams": num_beams, "do_sample": False}
     inputs = {"input_ids": draw_tokens(B, S), "attention_mask": PADDED_SOURCE}
     dynamic = model.generate(**inputs, **plan)
-    assert dynamic.shape[1] > 2
+    assert dynamic.shape[1] >= 5
     assert torch.equal(model.generate(**inputs, **plan, cache_implementation="static"), dynamic)
     assert torch.equal(model.generate(**inputs, **plan, use_cache=False), dynamic)
 
@@ -1146,3 +1146,99 @@ def test_generation_with_a_cache_uses_one_for_each_side() -> None:
     assert cache.cross_attention_cache.layers[0].keys.shape == (B, H, S, 6)
     assert cache.self_attention_cache.layers[0].values.shape[-1] == 10
     assert len(cache.self_attention_cache.layers) == 3  # decoder layers, not encoder layers
+
+
+# Dropout sites and other settings (docs/fidelity.md, rows 2, 3, 5 and 10)
+
+
+@torch.no_grad()
+def test_residual_dropout_acts_on_the_output_of_the_sublayer() -> None:
+    # Section 5.4. Of 32 ones, k are kept and doubled: the mean is k / 16, the variance
+    # k / 8 - (k / 16)^2, and what is kept and what is dropped lie on either side of the mean.
+    torch.manual_seed(0)
+    block = AddAndNorm(small_config(dropout=0.5)).train()
+    output = block(torch.zeros(32), torch.ones(32))
+    is_kept = output > 0
+    k = int(is_kept.sum())
+    assert 4 < k < 28
+    mean, deviation = k / 16, math.sqrt(k / 8 - (k / 16) ** 2)
+    close(output[is_kept], [(2 - mean) / deviation] * k)
+    close(output[~is_kept], [-mean / deviation] * (32 - k))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+def test_attention_dropout_acts_on_the_weights(attn_implementation: str) -> None:
+    # With the identity as values, the mixed values are the weights: at a rate of 0.5 each is 0 or
+    # twice what it is without dropout.
+    torch.manual_seed(0)
+    config = small_config(attention_dropout=0.5, num_heads=1, d_k=6, d_v=32)
+    config._attn_implementation = attn_implementation
+    attention = MultiHeadAttention(config, 0, is_cross_attention=True).eval()
+    for projection in (attention.value_proj, attention.output_proj):
+        nn.init.eye_(projection.weight)
+    x, memory = torch.randn(1, 20, 32), torch.eye(32)[None]
+    plain = attention(x, memory)[0]
+    dropped = attention.train()(x, memory)[0]
+    is_kept = dropped != 0
+    close(dropped[is_kept], 2 * plain[is_kept])
+    assert 0.4 < is_kept.float().mean() < 0.6  # of 640, a deviation of 0.02
+
+
+@torch.no_grad()
+def test_activation_dropout_acts_behind_the_activation() -> None:
+    torch.manual_seed(0)
+    network = FeedForward(small_config(d_ff=400, activation_dropout=0.5)).train()
+    seen: list[Tensor] = []
+    network.outer.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    x = torch.randn(T, 32)
+    network(x)
+    inner = x @ network.inner.weight.T + network.inner.bias
+    is_kept = seen[0] != 0
+    close(seen[0][is_kept], 2 * inner[is_kept])
+    assert not (seen[0] < 0).any()
+    assert 0.4 < is_kept.float().mean() / (inner > 0).float().mean() < 0.6
+
+
+@torch.no_grad()
+def test_nothing_is_dropped_but_what_section_5_4_names() -> None:
+    # Without residual dropout, whose rate is also that of the sums of embeddings and positions, a
+    # model in training computes what it computes in evaluation.
+    model = small_model(dropout=0.0)
+    inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T)}
+    expected = model(**inputs).logits
+    close(model.train()(**inputs).logits, expected)
+
+
+def test_the_epsilon_of_layer_normalization_is_a_field() -> None:
+    # The variance is 1e-6; with an epsilon of 3e-6 beside it the result shrinks by sqrt(4).
+    block = AddAndNorm(small_config(layer_norm_eps=3e-6)).eval()
+    x = 1e-3 * torch.tensor([1.0, -1.0] * 16)
+    close(block(x, torch.zeros(32)), x * 1000 / 2, atol=1e-4)
+
+
+@torch.no_grad()
+def test_an_output_bias_is_added_to_the_logits() -> None:
+    model = small_model(output_bias=True)
+    outputs = model(
+        draw_tokens(B, S), decoder_input_ids=draw_tokens(B, T), output_hidden_states=True
+    )
+    states = outputs.decoder_hidden_states[-1]
+    bias = model.lm_head.bias.tolist()
+    assert max(map(abs, bias)) > 0.1
+    expected = references.linear(states[0].tolist(), model.model.shared.weight.tolist(), bias)
+    close(outputs.logits[0], expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_learned_positions_stand_in_for_the_sinusoids(side: str) -> None:
+    # Table 3, row E: what is added is a trained row for each position, of this stack alone.
+    model = small_model(position_encoding="learned")
+    tokens = draw_tokens(B, T)
+    stack = getattr(model.model, side)
+    seen: list[Tensor] = []
+    stack.layers[0].register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    stack(tokens, **({"encoder_hidden_states": torch.randn(B, S, 32)} if side == "decoder" else {}))
+    rows = dict(stack.named_parameters())["embedding.positions.weight"]
+    close(seen[0], model.model.shared.weight[tokens] * math.sqrt(32) + rows[:T])

@@ -13,6 +13,7 @@ import yaml
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 from vaswani_hf import VaswaniConfig
+from vaswani_hf.generation_vaswani import POWER, WU
 
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -136,7 +137,10 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     )
     num_beams: int = field(default=4, metadata={"help": "beam width of the final evaluation"})
     length_penalty: float = field(
-        default=0.6, metadata={"help": "length penalty of the final evaluation"}
+        default=0.6, metadata={"help": "length penalty of the final evaluation, alpha"}
+    )
+    length_penalty_type: str = field(
+        default="wu", metadata={"help": "`wu`: ((5 + n) / 6)^alpha; `power`: n^alpha"}
     )
     max_extra_tokens: int = field(
         default=50, metadata={"help": "tokens a translation may have more than its source"}
@@ -151,6 +155,11 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         for name in ("source_tokens", "target_tokens", "eval_batch_tokens", "average_last"):
             _require_at_least_one(name, getattr(self, name))
         _require_at_least_one("num_beams", self.num_beams)
+        if self.length_penalty_type not in (WU, POWER):
+            raise ValueError(
+                f"length_penalty_type must be `{WU}` or `{POWER}`, got "
+                f"length_penalty_type={self.length_penalty_type!r}."
+            )
         if self.load_best_model_at_end and self.average_last > 1:
             raise ValueError(
                 f"load_best_model_at_end=True keeps one checkpoint and average_last="
@@ -194,10 +203,9 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
             not of its field's type or range.
     """
     if not argv or argv[0].startswith("-"):
-        names = ", ".join(sorted(recipe_names()))
         raise ValueError(
-            f"Say first what to train: a recipe ({names}) or the path of a YAML file, "
-            f"then --field value."
+            f"Say first what to train: a recipe ({_listed(recipe_names())}) or the path of a YAML "
+            f"file, then --field value."
         )
     recipe, *options = argv
     chosen = read_recipe(recipe)
@@ -207,12 +215,13 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
             f"{name}={chosen[name]} would have no effect: batches are counted in tokens; set "
             f"{_REPLACED[name]}."
         )
-    chosen.setdefault("output_dir", f"runs/{Path(recipe).stem}")
+    name = recipe if recipe in recipe_names() else Path(recipe).stem
+    chosen.setdefault("output_dir", f"runs/{name}")
     parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
     parser.error = _raise_value_error
     model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
     return Arguments(
-        recipe=Path(recipe).stem,
+        recipe=name,
         model={name: value for name, value in vars(model).items() if value is not None},
         data=data,
         training=training,
@@ -268,6 +277,18 @@ def read_recipe(recipe: str) -> dict[str, Any]:
     return merged
 
 
+def _listed(names: set[str]) -> str:
+    """Names in a sentence; those of a folder in braces behind its name."""
+    folders: dict[str, list[str]] = {}
+    for name in sorted(names):
+        folder, _, rest = name.rpartition("/")
+        folders.setdefault(folder, []).append(rest)
+    loose = folders.pop("", [])
+    return ", ".join(
+        [*loose, *(f"{folder}/{{{', '.join(rest)}}}" for folder, rest in folders.items())]
+    )
+
+
 def _override(chosen: dict[str, Any], later: dict[str, Any]) -> None:
     chosen.update(later)
     if "num_train_epochs" in later and "max_steps" not in later:
@@ -280,7 +301,7 @@ def _find_recipe(recipe: str, beside: Path) -> Path:
             return candidate.resolve()
     names = recipe_names()
     near = difflib.get_close_matches(recipe, names, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(sorted(names))}."
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {_listed(names)}."
     raise ValueError(f"There is no recipe '{recipe}'; {hint}")
 
 

@@ -73,10 +73,9 @@ def build_model(
         fields = {**arguments.model, "vocab_size": len(tokenizer)}
         tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
         model = VaswaniForConditionalGeneration(VaswaniConfig(**fields, **tokens))
-    # Beam search of section 6.1; whoever loads the model translates as it was evaluated.
-    model.generation_config.num_beams = training.num_beams
-    model.generation_config.length_penalty = training.length_penalty
-    model.generation_config.max_new_tokens = arguments.data.max_length + training.max_extra_tokens
+    # Whoever loads the model translates as it was evaluated.
+    for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
+        setattr(model.generation_config, name, getattr(training, name))
     return model
 
 

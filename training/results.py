@@ -112,6 +112,7 @@ class Results:
             metric_key_prefix=split,
             num_beams=training.num_beams,
             length_penalty=training.length_penalty,
+            length_penalty_type=training.length_penalty_type,
         )
         scores: dict[str, Any] = {
             "loss_nats_per_token": metrics[f"{split}_loss"],

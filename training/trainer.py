@@ -211,11 +211,12 @@ class VaswaniTrainer(Seq2SeqTrainer):
 
     def _translate(self, inputs: dict[str, torch.Tensor]) -> list[str]:
         # `evaluate(..., num_beams=4)` arrives here by way of the library's `_gen_kwargs`.
-        options = {"num_beams": self.args.generation_num_beams or 1, **self._gen_kwargs}
-        limit = inputs["input_ids"].shape[1] + self.args.max_extra_tokens
-        if self.args.generation_max_length is not None:
-            limit = min(limit, self.args.generation_max_length)
-        options["max_new_tokens"] = limit
+        options = {
+            "num_beams": self.args.generation_num_beams or 1,
+            "max_extra_tokens": self.args.max_extra_tokens,
+            **self._gen_kwargs,
+            "max_new_tokens": self.args.generation_max_length,
+        }
         options = {name: value for name, value in options.items() if value is not None}
         options.pop("max_length", None)
         with torch.no_grad(), self.compute_loss_context_manager():

@@ -90,6 +90,8 @@ class VaswaniGenerationMixin(GenerationMixin):
         """Put section 6.1's beam search into the model's generation config."""
         for name, value in PAPER.items():
             setattr(self.generation_config, name, value)
+        # Else the library forgets, when it loads the config, what its own do not have.
+        self.generation_config._from_model_config = False
 
     @torch.no_grad()
     def generate(

@@ -1,0 +1,454 @@
+"""The beam search against the formula, a search over everything, and the authors' algorithm."""
+
+import inspect
+import itertools
+import json
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    GenerationMixin,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+from transformers.generation import utils
+
+from tests import references
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, generation_vaswani
+
+
+PAD, EOS = 1, 2
+# Scores are sums of float32 log-probabilities; the last digits depend on the order of addition.
+CLOSE = {"abs": 1e-5, "rel": 1e-5}
+
+
+def draw_model(
+    seed: int, vocab_size: int = 12, scale: float = 2.5, **fields: Any
+) -> VaswaniForConditionalGeneration:
+    """A model of random weights that never says `<pad>` and often enough says `</s>`.
+
+    The larger the scale, the further are its distributions from uniform.
+    """
+    torch.manual_seed(seed)
+    sizes: dict[str, Any] = {
+        "d_model": 16,
+        "d_ff": 24,
+        "num_heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "output_bias": True,
+    }
+    model = VaswaniForConditionalGeneration(VaswaniConfig(vocab_size=vocab_size, **sizes | fields))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(scale)
+        nn.init.normal_(model.lm_head.bias)
+        model.lm_head.bias[PAD], model.lm_head.bias[EOS] = -1e4, 2.0
+    return model.eval()
+
+
+def endless(**fields: Any) -> VaswaniForConditionalGeneration:
+    """A model that never says `</s>`."""
+    model = draw_model(0, **fields)
+    with torch.no_grad():
+        model.lm_head.bias[EOS] = -1e4
+    return model
+
+
+def draw_sources(*lengths: int, seed: int = 0, vocab_size: int = 12) -> list[list[int]]:
+    chooser = random.Random(seed)
+    return [
+        [*(chooser.randrange(3, vocab_size) for _ in range(length - 1)), EOS] for length in lengths
+    ]
+
+
+def batch_of(sources: list[list[int]], padding_side: str = "right") -> dict[str, Tensor]:
+    longest = max(map(len, sources))
+    rows, masks = [], []
+    for source in sources:
+        padding = [PAD] * (longest - len(source))
+        mask = [1] * len(source)
+        rows.append(source + padding if padding_side == "right" else padding + source)
+        masks.append(
+            mask + [0] * len(padding) if padding_side == "right" else [0] * len(padding) + mask
+        )
+    return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
+
+
+def pieces_of(row: Tensor) -> tuple[int, ...]:
+    """The generated pieces of a row of ids, `</s>` included, without start and padding."""
+    return tuple(piece for piece in row.tolist() if piece != PAD)
+
+
+@torch.no_grad()
+def log_probability(model: nn.Module, source: list[int], pieces: tuple[int, ...]) -> float:
+    """Of a target, all at once and in float64: no cache, no beam."""
+    start = torch.tensor([[PAD, *pieces[:-1]]])
+    logits = model(input_ids=torch.tensor([source]), decoder_input_ids=start).logits[0].double()
+    return logits.log_softmax(-1).gather(1, torch.tensor(pieces).unsqueeze(1)).sum().item()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, -0.5])
+def test_returned_scores_follow_wu_et_al(alpha):
+    model, sources = draw_model(1), draw_sources(6, 3, 8)
+    options = {"return_dict_in_generate": True, "output_scores": True}
+    found = model.generate(
+        **batch_of(sources), num_return_sequences=4, length_penalty=alpha, **options
+    )
+    lengths = set()
+    for row, (ids, score) in enumerate(zip(found.sequences, found.sequences_scores, strict=True)):
+        pieces = pieces_of(ids)
+        lengths.add(len(pieces))
+        total = log_probability(model, sources[row // 4], pieces)
+        assert float(score) == pytest.approx(
+            references.wu_score(total, len(pieces), alpha), **CLOSE
+        )
+    assert len(lengths) > 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_hypothesis_of_all_beats_a_wide_enough_beam(seed):
+    model = draw_model(seed, vocab_size=6)
+    source = draw_sources(3, seed=seed, vocab_size=6)[0]
+    others = [piece for piece in range(6) if piece != EOS]
+    every = [
+        (*pieces, EOS) for length in range(4) for pieces in itertools.product(others, repeat=length)
+    ]
+    scored = sorted(
+        (references.wu_score(log_probability(model, source, pieces), len(pieces), 0.6), pieces)
+        for pieces in every
+    )
+    # 125 prefixes of three pieces: a beam of 125 loses none.
+    found = model.generate(
+        **batch_of([source]),
+        num_beams=125,
+        num_return_sequences=5,
+        max_extra_tokens=1,
+        return_dict_in_generate=True,
+    )
+    expected = scored[::-1][:5]
+    assert [pieces_of(row) for row in found.sequences] == [pieces for _, pieces in expected]
+    assert found.sequences_scores.tolist() == pytest.approx([s for s, _ in expected], **CLOSE)
+
+
+@pytest.mark.parametrize("alpha", [0.6, 0.0, 2.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_is_the_authors_one(seed, alpha):
+    model, sources = draw_model(seed, scale=1.2), draw_sources(5, 9, seed=seed)
+    found = model.generate(
+        **batch_of(sources),
+        num_return_sequences=3,
+        max_extra_tokens=6,
+        length_penalty=alpha,
+        return_dict_in_generate=True,
+    )
+    for number, source in enumerate(sources):
+
+        @torch.no_grad()
+        def next_log_probs(prefix: tuple[int, ...], source: list[int] = source) -> list[float]:
+            start = torch.tensor([[PAD, *prefix]])
+            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=start).logits
+            return logits[0, -1].double().log_softmax(-1).tolist()
+
+        expected = references.beam_search(next_log_probs, 4, alpha, len(source) + 6, EOS)[:3]
+        rows = slice(3 * number, 3 * number + 3)
+        assert len(expected) == 3
+        assert [pieces_of(row) for row in found.sequences[rows]] == [p for _, p in expected]
+        assert found.sequences_scores[rows].tolist() == pytest.approx(
+            [score for score, _ in expected], **CLOSE
+        )
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("plan", [{"num_beams": 4}, {"num_beams": 1}], ids=["beam", "greedy"])
+def test_a_sentence_is_translated_alone_as_in_any_batch(plan, padding_side):
+    model = draw_model(2)
+    sources = draw_sources(*range(2, 26))
+    alone = [pieces_of(model.generate(**batch_of([source]), **plan)[0]) for source in sources]
+    order = random.Random(0).sample(range(len(sources)), len(sources))
+    together: dict[int, tuple[int, ...]] = {}
+    for first in range(0, len(order), 8):
+        chosen = order[first : first + 8]
+        ids = model.generate(**batch_of([sources[i] for i in chosen], padding_side), **plan)
+        together |= {place: pieces_of(row) for place, row in zip(chosen, ids, strict=True)}
+    assert [together[place] for place in range(len(sources))] == alone
+    assert len({len(pieces) for pieces in alone}) > 3
+
+
+def test_a_trained_model_translates_alone_as_in_any_batch(copier):
+    model, tokenizer = copier
+    texts = [" ".join(random.Random(n).choices("abcdefgh", k=n % 10 + 1)) for n in range(40)]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    together = tokenizer.batch_decode(model.generate(**batch, num_beams=4))
+    for text, translation in zip(texts, together, strict=True):
+        alone = model.generate(**tokenizer(text, return_tensors="pt"), num_beams=4)
+        assert translation.replace("<pad>", "") == tokenizer.decode(alone[0]).replace("<pad>", "")
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_each_sentence_has_a_length_limit_of_its_own(num_beams, form):
+    ids = endless().generate(
+        **batch_of(draw_sources(3, 9, 6)),
+        max_extra_tokens=4,
+        num_beams=num_beams,
+        length_penalty_type=form,
+    )
+    assert ids.ne(PAD).sum(dim=1).tolist() == [7, 13, 10]
+
+
+def test_the_limit_counts_real_source_tokens_on_either_side():
+    sources = draw_sources(3, 9)
+    model = endless()
+    for side in ("left", "right"):
+        ids = model.generate(**batch_of(sources, side), max_extra_tokens=0)
+        assert ids.ne(PAD).sum(dim=1).tolist() == [3, 9]
+    encoded = model.get_encoder()(**batch_of(sources))
+    ids = model.generate(
+        encoder_outputs=encoded,
+        attention_mask=batch_of(sources)["attention_mask"],
+        max_extra_tokens=0,
+    )
+    assert ids.ne(PAD).sum(dim=1).tolist() == [3, 9]
+
+
+def test_learned_positions_end_every_translation():
+    model = endless(position_encoding="learned", max_position_embeddings=12)
+    assert model.generate(**batch_of(draw_sources(9))).shape == (1, 13)
+
+
+def test_a_length_given_to_the_call_replaces_the_sources():
+    model, batch = endless(), batch_of(draw_sources(3))
+    assert model.generate(**batch).shape[1] == 1 + 3 + 50
+    assert model.generate(**batch, max_new_tokens=7).shape[1] == 1 + 7
+    assert model.generate(**batch, max_length=7).shape[1] == 7
+    assert (
+        model.generate(**batch, generation_config=GenerationConfig(max_new_tokens=5)).shape[1] == 6
+    )
+    # Both, where both are given.
+    assert model.generate(**batch, max_new_tokens=70, max_extra_tokens=1).shape[1] == 1 + 4
+    assert model.generate(**batch, max_new_tokens=2, max_extra_tokens=1).shape[1] == 1 + 2
+
+
+def test_hypotheses_without_an_end_are_returned_only_where_too_few_ended():
+    model, source = draw_model(3), draw_sources(3)[0]
+    with torch.no_grad():
+        model.lm_head.bias[EOS] = -5.0  # unlikely, yet within reach of a wide beam
+    found = model.generate(
+        **batch_of([source]),
+        max_new_tokens=3,
+        num_beams=60,
+        num_return_sequences=60,
+        return_dict_in_generate=True,
+    )
+    has_ended = [EOS in row for row in found.sequences.tolist()]  # best first
+    assert has_ended == sorted(has_ended, reverse=True)
+    assert 0 < sum(has_ended) < 60
+    for row, score in zip(found.sequences, found.sequences_scores.tolist(), strict=True):
+        total = log_probability(model, source, pieces_of(row))
+        assert score == pytest.approx(references.wu_score(total, len(pieces_of(row)), 0.6), **CLOSE)
+
+
+def test_the_librarys_form_stays_selectable():
+    model, sources = draw_model(1), draw_sources(6, 3, 8)
+    options = {"return_dict_in_generate": True, "output_scores": True, "num_return_sequences": 4}
+    batch = batch_of(sources)
+    found = model.generate(**batch, **options, length_penalty_type="power", length_penalty=2.0)
+    for row, (ids, score) in enumerate(zip(found.sequences, found.sequences_scores, strict=True)):
+        total = log_probability(model, sources[row // 4], pieces_of(ids))
+        expected = references.power_score(total, len(pieces_of(ids)), 2.0)
+        assert float(score) == pytest.approx(expected, **CLOSE)
+    config = GenerationConfig(length_penalty=2.0)
+    config.length_penalty_type = "power"
+    again = model.generate(**batch, **options, generation_config=config)
+    assert torch.equal(again.sequences, found.sequences)
+    model.generation_config.length_penalty_type = "power"
+    again = model.generate(**batch, **options, length_penalty=2.0)
+    assert torch.equal(again.sequences, found.sequences)
+    # A generation config that says nothing of it is one of the library's.
+    del model.generation_config.length_penalty_type
+    again = model.generate(**batch, **options, length_penalty=2.0)
+    assert torch.equal(again.sequences, found.sequences)
+
+
+def test_a_new_model_generates_as_the_paper_does(tmp_path):
+    # Section 6.1: beam size 4, alpha 0.6, input length + 50.
+    draw_model(0).save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "generation_config.json").read_text())
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).generation_config
+    for name, value in [
+        ("num_beams", 4),
+        ("length_penalty", 0.6),
+        ("length_penalty_type", "wu"),
+        ("max_extra_tokens", 50),
+    ]:
+        assert written[name] == getattr(loaded, name) == value
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"length_penalty_type": "gnmt"}, "length_penalty_type='gnmt'"),
+        ({"max_extra_tokens": -1}, "max_extra_tokens=-1"),
+        ({"max_extra_tokens": 2.5}, r"max_extra_tokens=2\.5"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_refused(entry, message):
+    model, batch = draw_model(0), batch_of(draw_sources(3))
+    with pytest.raises(ValueError, match=message):
+        model.generate(**batch, **entry)
+    for name, value in entry.items():
+        setattr(model.generation_config, name, value)
+    with pytest.raises(ValueError, match=message):
+        model.generate(**batch)
+
+
+@pytest.mark.parametrize("early_stopping", ["never", False, True])
+def test_sentences_that_leave_the_batch_change_nothing(early_stopping):
+    model, batch = draw_model(5), batch_of(draw_sources(4, 9, 3, 7, 5, 6))
+    plan = {
+        "num_return_sequences": 2,
+        "return_dict_in_generate": True,
+        "early_stopping": early_stopping,
+    }
+    leaving = model.generate(**batch, **plan)
+    staying = model.generate(**batch, **plan, output_scores=True)
+    assert torch.equal(leaving.sequences, staying.sequences)
+    assert torch.equal(leaving.beam_indices, staying.beam_indices)
+    assert leaving.sequences_scores.tolist() == pytest.approx(
+        staying.sequences_scores.tolist(), **CLOSE
+    )
+    assert torch.equal(
+        model.generate(**batch, num_return_sequences=2, early_stopping=early_stopping),
+        leaving.sequences,
+    )
+
+
+def test_the_steps_that_are_kept_add_up_to_the_scores():
+    # By the library's own reading of scores and beam indices.
+    model, batch = draw_model(5), batch_of(draw_sources(4, 9, 3))
+    found = model.generate(
+        **batch, num_return_sequences=4, return_dict_in_generate=True, output_scores=True
+    )
+    steps = model.compute_transition_scores(found.sequences, found.scores, found.beam_indices)
+    for row, score, ids in zip(steps, found.sequences_scores, found.sequences, strict=True):
+        expected = references.wu_score(row.sum().item(), len(pieces_of(ids)), 0.6)
+        assert float(score) == pytest.approx(expected, **CLOSE)
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_attentions_and_states_are_returned_as_by_the_library(form):
+    model, batch = draw_model(5), batch_of(draw_sources(4, 9))
+    model.set_attn_implementation("eager")
+    found = model.generate(
+        **batch,
+        return_dict_in_generate=True,
+        output_attentions=True,
+        output_hidden_states=True,
+        output_logits=True,
+        length_penalty_type=form,
+    )
+    assert found.encoder_attentions[0].shape == (2, 2, 9, 9)
+    assert found.encoder_hidden_states[-1].shape == (2, 9, 16) or form == "power"
+    assert found.cross_attentions[0][1].shape == (8, 2, 1, 9)
+    assert found.decoder_attentions[2][1].shape == (8, 2, 1, 3)
+    assert found.decoder_hidden_states[1][-1].shape == (8, 1, 16)
+    assert found.logits[0].shape == (8, 12)
+    assert found.past_key_values.get_seq_length() == len(found.logits)
+
+
+class StopsAt(StoppingCriteria):
+    def __init__(self, piece: int) -> None:
+        self.piece = piece
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        return input_ids[:, -1] == self.piece
+
+
+def test_other_criteria_end_hypotheses_too():
+    model, source = draw_model(2), draw_sources(8)[0]
+    piece = pieces_of(model.generate(**batch_of([source]))[0])[0]
+    assert piece != EOS
+    stopped = model.generate(
+        **batch_of([source]), stopping_criteria=StoppingCriteriaList([StopsAt(piece)])
+    )
+    generated = stopped[0, 1:].tolist()
+    assert piece not in generated[:-1]
+    assert generated[-1] in (piece, EOS)
+
+
+def test_log_probabilities_pass_through_the_processors():
+    model, source = draw_model(2), draw_sources(8)[0]
+    usual = pieces_of(model.generate(**batch_of([source]))[0])
+    banned = usual[0]
+    assert banned != EOS
+    without = model.generate(**batch_of([source]), bad_words_ids=[[banned]])[0, 1:]
+    assert banned not in without.tolist()
+    longer = model.generate(**batch_of([source]), min_new_tokens=len(usual) + 2)[0]
+    assert len(pieces_of(longer)) >= len(usual) + 2
+
+
+def test_a_given_start_is_continued():
+    model, source = draw_model(2), draw_sources(8)[0]
+    prompt = torch.tensor([[PAD, 7, 5]])
+    found = model.generate(
+        **batch_of([source]),
+        decoder_input_ids=prompt,
+        max_extra_tokens=2,
+        return_dict_in_generate=True,
+    )
+    assert found.sequences[0, :3].tolist() == [PAD, 7, 5]
+    assert found.sequences.shape[1] <= 3 + 8 + 2
+    # The score is of what was generated, not of what was given.
+    pieces = pieces_of(found.sequences[0])
+    total = log_probability(model, source, pieces) - log_probability(model, source, (7, 5))
+    expected = references.wu_score(total, len(pieces) - 2, 0.6)
+    assert float(found.sequences_scores[0]) == pytest.approx(expected, **CLOSE)
+
+
+def test_beams_without_a_cache_are_the_same():
+    model, batch = draw_model(4), batch_of(draw_sources(4, 9, 3))
+    assert torch.equal(model.generate(**batch, use_cache=False), model.generate(**batch))
+
+
+def test_processes_that_wait_for_each_other_search_alike():
+    model, batch = draw_model(4), batch_of(draw_sources(4, 9, 3))
+    expected = model.generate(**batch)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        assert torch.equal(model.generate(**batch, synced_gpus=True), expected)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_the_library_still_calls_our_beam_search(monkeypatch):
+    """Fails where a new version of transformers has changed what we hook into."""
+    told = "transformers has changed; see VaswaniGenerationMixin._beam_search"
+    mapping = utils.GENERATION_MODES_MAPPING
+    assert mapping.get(utils.GenerationMode.BEAM_SEARCH) == "_beam_search", told
+    assert mapping.get(utils.GenerationMode.BEAM_SAMPLE) == "_beam_search", told
+    theirs = inspect.signature(GenerationMixin._beam_search).parameters
+    ours = inspect.signature(generation_vaswani.VaswaniGenerationMixin._beam_search).parameters
+    assert list(ours) == list(theirs), told
+    calls = []
+    search = generation_vaswani.beam_search
+
+    def noted(*arguments: Any, **named: Any) -> Any:
+        calls.append(named["generation_config"].length_penalty_type)
+        return search(*arguments, **named)
+
+    monkeypatch.setattr(generation_vaswani, "beam_search", noted)
+    model, batch = draw_model(0), batch_of(draw_sources(3))
+    model.generate(**batch)
+    assert calls == ["wu"], told
+    model.generate(**batch, length_penalty_type="power")
+    model.generate(**batch, do_sample=True)
+    model.generate(**batch, num_beams=1)
+    assert calls == ["wu"], told
