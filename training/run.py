@@ -17,6 +17,7 @@ from transformers.trainer_utils import is_main_process
 from training.arguments import Arguments, parse_arguments
 from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
 from training.data import PairCollator, drop_unusable, encode_pairs, load_corpus
+from training.launch import check_launch
 from training.model import build_model, build_tokenizer
 from training.results import Results, current_commit, write_config
 from training.trainer import VaswaniTrainer
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> None:
         arguments = parse_arguments(argv)
         set_up_logging(arguments)
         training, data = arguments.training, arguments.data
+        check_launch(training)
         checkpoint = find_checkpoint(training)
         check_output_dir(training, checkpoint)
         with training.main_process_first(desc="reading the text"):

@@ -1,0 +1,66 @@
+"""Launch lines that start fewer processes than they ask for end at once, with the right line."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--cpu", "--num_processes", "2"], "Several processes were asked for and one was started"),
+        (
+            ["--multi_gpu", "--num_processes", "2", "--num_machines", "1"],
+            "2 processes were started, and each would train alone",
+        ),
+    ],
+    ids=["num_processes", "multi_gpu without use_cpu"],
+)
+def test_a_line_that_starts_too_few_processes_is_refused(options, told, tmp_path):
+    fixed = ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "accelerate.commands.launch", *options, *fixed),
+            *("training/run.py", "demo", "--output_dir", str(tmp_path / "out")),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert told in done.stderr
+    assert "accelerate launch --multi_gpu --num_processes" in done.stderr
+    assert "--use_cpu true" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_process_is_no_mistake(tmp_path):
+    # accelerate's own line for one process gets past the check, to the next mistake.
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "1"),
+            *("--mixed_precision", "no", "--dynamo_backend", "no", "--num_machines", "1"),
+            *(
+                "training/run.py",
+                "base",
+                "--output_dir",
+                str(tmp_path / "out"),
+                "--use_cpu",
+                "true",
+            ),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "There is no training data" in done.stderr
