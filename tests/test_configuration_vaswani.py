@@ -401,3 +401,13 @@ def test_a_target_vocabulary_of_its_own_is_kept() -> None:
     assert model.model.encoder.embed_tokens.num_embeddings == 20
     assert model.model.decoder.embed_tokens.num_embeddings == 30
     assert model.lm_head.out_features == 30
+
+
+def test_a_target_end_may_lie_beyond_the_sources_vocabulary():
+    sizes = {"vocab_size": 10, "target_vocab_size": 30, "share_embeddings": False}
+    config = VaswaniConfig(**sizes, eos_token_id=29, decoder_start_token_id=28, pad_token_id=9)
+    assert config.eos_token_id == 29
+    with pytest.raises(ValueError, match="pad_token_id=10"):
+        VaswaniConfig(**sizes, pad_token_id=10)
+    with pytest.raises(ValueError, match="0 to 29, got eos_token_id=30"):
+        VaswaniConfig(**sizes, eos_token_id=30)

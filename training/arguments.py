@@ -15,6 +15,8 @@ from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 from vaswani_hf import VaswaniConfig
 from vaswani_hf.generation_vaswani import POWER, WU
 
+from .metrics import preparation
+
 
 RECIPES = Path(__file__).parent / "recipes"
 EXTENDS = "extends"  # the recipe that another one builds on
@@ -149,12 +151,22 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         default="13a", metadata={"help": "sacrebleu's tokenizer; `none` for tokenised text"}
     )
     bleu_lowercase: bool = field(default=False, metadata={"help": "BLEU of lower-cased text"})
+    compound_split_bleu: str | None = field(
+        default=None,
+        metadata={
+            "help": "score also as the paper's authors did, with this tokenizer: `none` for "
+            "tokenised text, or `moses-de`"
+        },
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("source_tokens", "target_tokens", "eval_batch_tokens", "average_last"):
             _require_at_least_one(name, getattr(self, name))
         _require_at_least_one("num_beams", self.num_beams)
+        preparation(self.bleu_tokenize, is_split=False)
+        if self.compound_split_bleu is not None:
+            preparation(self.compound_split_bleu, is_split=True)
         if self.length_penalty_type not in (WU, POWER):
             raise ValueError(
                 f"length_penalty_type must be `{WU}` or `{POWER}`, got "

@@ -58,7 +58,7 @@ class SacreBleu(evaluate.Metric):
         lowercase: bool = False,
         split_compounds: bool = False,
     ) -> dict[str, Any]:
-        prepare, used = _preparation(tokenize, split_compounds)
+        prepare, used = preparation(tokenize, split_compounds)
         several: list[Any] = (
             [references] if isinstance(references[0], str) else [*zip(*references, strict=True)]
         )
@@ -91,8 +91,12 @@ class SacreBleu(evaluate.Metric):
         }
 
 
-def _preparation(tokenize: str, is_split: bool) -> tuple[Callable[[str], str], str]:
-    """What is done to a sentence before sacrebleu sees it, and the tokenizer left to sacrebleu."""
+def preparation(tokenize: str, is_split: bool) -> tuple[Callable[[str], str], str]:
+    """What is done to a sentence before sacrebleu sees it, and the tokenizer left to sacrebleu.
+
+    Raises:
+        ValueError: as `SacreBleu` does.
+    """
     if tokenize.startswith(MOSES):
         tokens = moses_tokenizer(tokenize.removeprefix(MOSES))
         return (lambda text: split_compounds(tokens(text))) if is_split else tokens, TOKENISED

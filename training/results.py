@@ -128,6 +128,13 @@ class Results:
                 *(split, scores["bleu"], trainer.bleu_signature, 100 * scores["exact_match"]),
                 scores["perplexity_per_token"],
             )
+        if f"{split}_compound_split_bleu" in metrics:
+            scores["compound_split_bleu"] = metrics[f"{split}_compound_split_bleu"]
+            scores["compound_split_bleu_signature"] = trainer.compound_split_signature
+            logger.info(
+                "%s: tokenised, compound-split BLEU %.2f (%s)",
+                *(split, scores["compound_split_bleu"], trainer.compound_split_signature),
+            )
         self.figures["scores"][split] = scores
 
     def write(self, wall_seconds: float) -> None:

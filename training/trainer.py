@@ -48,6 +48,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         super().__init__(**arguments)
         self.add_callback(CheckpointClock())
         self.bleu_signature: str | None = None
+        self.compound_split_signature: str | None = None
         self.samples: list[tuple[str, str, str]] = []  # source, translation, reference
         self._started = time.monotonic()
         self._tokens_since_log = torch.zeros((), dtype=torch.long)
@@ -228,18 +229,21 @@ class VaswaniTrainer(Seq2SeqTrainer):
     def _score(
         self, predictions: list[str], references: list[str], prefix: str
     ) -> dict[str, float]:
-        bleu = SacreBleu()
-        result = bleu.compute(
-            predictions=predictions,
-            references=references,
-            tokenize=self.args.bleu_tokenize,
-            lowercase=self.args.bleu_lowercase,
-        )
+        bleu, lowercase = SacreBleu(), self.args.bleu_lowercase
+        texts = {"predictions": predictions, "references": references, "lowercase": lowercase}
+        result = bleu.compute(**texts, tokenize=self.args.bleu_tokenize)
         self.bleu_signature = result["signature"]
-        return {
+        scores = {
             f"{prefix}_bleu": result["score"],
             f"{prefix}_exact_match": exact_match(predictions, references),
         }
+        if self.args.compound_split_bleu is not None:
+            result = bleu.compute(
+                **texts, tokenize=self.args.compound_split_bleu, split_compounds=True
+            )
+            self.compound_split_signature = result["signature"]
+            scores[f"{prefix}_compound_split_bleu"] = result["score"]
+        return scores
 
 
 class CheckpointClock(TrainerCallback):

@@ -60,8 +60,9 @@ class VaswaniConfig(PreTrainedConfig):
             (section 5.4).
         use_cache: whether decoding keeps the keys and values of earlier positions.
         is_encoder_decoder: always `True`; the library reads it.
-        pad_token_id: id of the padding piece.
-        eos_token_id: id of `</s>`, which ends every source and target.
+        pad_token_id: id of the padding piece, of source and target.
+        eos_token_id: id of `</s>`, which ends every target, and every source unless the source has
+            a vocabulary of its own.
         bos_token_id: unused by this model; here for checkpoints that have one.
         decoder_start_token_id: id that stands before the first target piece; `None` for
             `pad_token_id`.
@@ -214,17 +215,17 @@ class VaswaniConfig(PreTrainedConfig):
             )
 
     def _check_token_ids(self) -> None:
-        both = min(self.vocab_size, self.target_vocab_size or self.vocab_size)
+        target = self.target_vocab_size or self.vocab_size
         ends = self.eos_token_id if isinstance(self.eos_token_id, list) else [self.eos_token_id]
-        for field, token in [
-            ("pad_token_id", self.pad_token_id),
-            *(("eos_token_id", end) for end in ends),
-            ("bos_token_id", self.bos_token_id),
-            ("decoder_start_token_id", self.decoder_start_token_id),
+        for field, token, size in [
+            ("pad_token_id", self.pad_token_id, min(self.vocab_size, target)),
+            *(("eos_token_id", end, target) for end in ends),
+            ("bos_token_id", self.bos_token_id, target),
+            ("decoder_start_token_id", self.decoder_start_token_id, target),
         ]:
-            if token is not None and not 0 <= token < both:
+            if token is not None and not 0 <= token < size:
                 raise ValueError(
-                    f"{field} must be an id of the vocabulary, 0 to {both - 1}, got "
+                    f"{field} must be an id of the vocabulary, 0 to {size - 1}, got "
                     f"{field}={token}."
                 )
 

@@ -156,3 +156,33 @@ def test_big_is_table_3s_big(tmp_path):
     model = parse_arguments(["big", "--output_dir", str(tmp_path)]).model
     wide = {name: model[name] for name in ("d_model", "d_ff", "num_heads", "dropout")}
     assert wide == {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3}
+
+
+def test_base_and_big_filter_and_average_as_the_paper(tmp_path):
+    # tensor2tensor's filter; section 6.1: the last 5 or 20 checkpoints, 10 minutes apart.
+    for name, averaged in [("base", 5), ("big", 20)]:
+        arguments = parse_arguments([name, "--output_dir", str(tmp_path)])
+        assert arguments.data.max_length == 256
+        assert arguments.training.average_last == averaged
+        assert arguments.training.save_minutes == 10
+
+
+def test_a_recipe_in_a_folder_keeps_the_folders_name():
+    # Else `table3/base` would go on with the run of `base`.
+    names = {
+        recipe: parse_arguments([recipe]).training.output_dir
+        for recipe in ("base", "table3/base", "table3/a_1_head")
+    }
+    assert names == {recipe: f"runs/{recipe}" for recipe in names}
+    assert parse_arguments(["table3/base"]).recipe == "table3/base"
+
+
+def test_a_recipe_by_its_path_has_an_output_folder_of_its_file_name(tmp_path):
+    assert parse_arguments([recipe(tmp_path, "d_ff: 9\n")]).training.output_dir == "runs/mine"
+
+
+def test_recipes_in_a_folder_are_listed_behind_its_name():
+    with pytest.raises(ValueError, match=r"multi30k_small, table3/\{a_16_heads, .*positions\}\)"):
+        parse_arguments([])
+    with pytest.raises(ValueError, match="'a_1_head'; did you mean 'table3/a_1_head'"):
+        parse_arguments(["a_1_head"])

@@ -90,3 +90,45 @@ def test_no_pairs_are_an_error():
 def test_the_sampler_has_no_batch_size():
     # With one, accelerate would cut our batches to that size.
     assert not hasattr(make([(1, 1)]), "batch_size")
+
+
+@pytest.mark.parametrize(("processes", "accumulated"), [(1, 1), (1, 4), (2, 1), (2, 3)])
+def test_the_budget_is_that_of_an_update_over_processes_and_accumulated_batches(
+    tmp_path, monkeypatch, processes, accumulated
+):
+    from datasets import Dataset
+
+    from training.arguments import VaswaniTrainingArguments
+    from training.trainer import VaswaniTrainer
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+    monkeypatch.setattr(VaswaniTrainingArguments, "world_size", processes)
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 20, size=(300, 2)).tolist()
+    widths = {"d_model": 8, "d_ff": 8, "num_heads": 1, "encoder_layers": 1, "decoder_layers": 1}
+    trainer = VaswaniTrainer(
+        model=VaswaniForConditionalGeneration(VaswaniConfig(vocab_size=9, **widths)),
+        args=VaswaniTrainingArguments(
+            output_dir=str(tmp_path),
+            gradient_accumulation_steps=accumulated,
+            source_tokens=240,
+            target_tokens=300,
+            use_cpu=True,
+        ),
+        train_dataset=Dataset.from_dict(
+            {
+                "input_ids": [[3] * source for source, _ in lengths],
+                "labels": [[3] * target for _, target in lengths],
+            }
+        ),
+        data_collator=list,
+    )
+    batches = list(trainer.get_train_dataloader().batch_sampler)
+    assert sorted(pair for batch in batches for pair in batch) == list(range(300))
+    parts = processes * accumulated
+    shares = [
+        len(batch) * max(max(lengths[pair][0] / 240, lengths[pair][1] / 300) for pair in batch)
+        for batch in batches
+    ]
+    assert 0.8 / parts < max(shares) <= 1 / parts  # the fullest leaves no room for a longest pair
+    assert len(batches) % processes == 0

@@ -37,6 +37,7 @@ average_last: 3
 eval_steps: 12
 logging_steps: 6
 num_beams: 2
+compound_split_bleu: "none"
 disable_tqdm: true
 use_cpu: true
 """
@@ -94,8 +95,29 @@ def test_the_output_folder_holds_all_that_is_needed(finished):
     assert names >= {
         *("config.json", "model.safetensors", "generation_config.json", "config.yaml"),
         *("tokenizer.json", "tokenizer_config.json", "results.json", "README.md"),
-        *("configuration_vaswani.py", "modeling_vaswani.py"),
+        *("configuration_vaswani.py", "modeling_vaswani.py", "generation_vaswani.py"),
     }
+
+
+def test_the_saved_model_searches_as_it_was_scored(finished):
+    written = json.loads((finished[0] / "generation_config.json").read_text())
+    chosen = yaml.safe_load((finished[0] / "config.yaml").read_text())["training"]
+    for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
+        assert written[name] == chosen[name]
+    assert written["length_penalty_type"] == "wu"
+
+
+def test_the_compound_split_score_stands_beside_the_usual_one(finished, text):
+    # Words without hyphens, spaces between all tokens: only the smoothing differs.
+    scores = results_of(finished[0])["scores"]["test"]
+    assert scores["compound_split_bleu_signature"].endswith("|compounds:split")
+    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(finished[0])]
+    lines = run([*command, str(text / "test.en")]).stdout.splitlines()
+    references = (text / "test.de").read_text().splitlines()
+    expected = sacrebleu.corpus_bleu(
+        lines, [references], tokenize="none", smooth_method="none", force=True
+    )
+    assert scores["compound_split_bleu"] == pytest.approx(expected.score, abs=1e-6)
 
 
 def test_results_say_how_the_figures_came_about(finished):
@@ -243,3 +265,86 @@ def test_a_misspelt_option_ends_in_one_line(text, tmp_path):
     last = done.stderr.strip().splitlines()[-1]
     assert last.endswith("unknown key 'warmup_step'; did you mean 'warmup_steps'?")
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory):
+    """A small model and its tokenizer in a folder, and a file of two long pairs and four short."""
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+
+    folder = tmp_path_factory.mktemp("untrained")
+    pairs = [("ab cde " * 6, "edc ba " * 6), ("ba cde " * 6, "edc ab " * 6)]
+    pairs += [(word, word[::-1]) for word in ("ab", "cd", "ea", "bd")]
+    (folder / "pairs.tsv").write_text(
+        "".join(f"{source.strip()}\t{target.strip()}\n" for source, target in pairs)
+    )
+    tokenizer = train_tokenizer([folder / "pairs.tsv"], 300, show_progress=False)
+    tokenizer.save_pretrained(folder / "start")
+    torch.manual_seed(0)
+    config = VaswaniConfig(
+        **{"vocab_size": len(tokenizer), "d_model": 32, "d_ff": 64, "num_heads": 2},
+        **{"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "label_smoothing": 0.1},
+    )
+    VaswaniForConditionalGeneration(config).save_pretrained(folder / "start")
+    return folder
+
+
+def after_one_update(folder, rate):
+    """The weights of one step of gradient descent, each pair alone, and the longest side."""
+    from transformers import AutoTokenizer
+
+    from vaswani_hf import VaswaniForConditionalGeneration
+
+    model = VaswaniForConditionalGeneration.from_pretrained(folder / "start").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder / "start")
+    nats, tokens, lengths = 0.0, 0, []
+    for line in (folder / "pairs.tsv").read_text().splitlines():
+        source, target = line.split("\t")
+        batch = tokenizer(source, text_target=target, return_tensors="pt")
+        labels = batch.pop("labels")
+        start = model.prepare_decoder_input_ids_from_labels(labels)
+        log_probs = model(**batch, decoder_input_ids=start).logits[0].log_softmax(-1)
+        # Section 5.4, written out: 0.1 / V on every piece and 0.9 more on the true one.
+        wanted = torch.full_like(log_probs, 0.1 / log_probs.shape[-1])
+        wanted[range(labels.numel()), labels[0]] += 0.9
+        nats = nats - (wanted * log_probs).sum()
+        tokens += labels.numel()
+        lengths.append(max(batch["input_ids"].numel(), labels.numel()))
+    (nats / tokens).backward()
+    weights = {name: w.detach() - rate * w.grad for name, w in model.named_parameters()}
+    # Two batches of two long pairs and of four short ones, whose target tokens differ in number.
+    assert 2 * max(lengths[2:]) <= lengths[0] == lengths[1]
+    return weights, lengths[0]
+
+
+@pytest.mark.parametrize("spread", ["two processes", "two accumulated batches"])
+def test_an_update_is_that_of_the_summed_loss_over_all_target_tokens(untrained, tmp_path, spread):
+    expected, longest = after_one_update(untrained, rate=0.5)
+    budget = str(2 * 2 * longest)  # two parts, of two long pairs each at most
+    command = [
+        *("training/run.py", str(tmp_path / "tiny.yaml"), "--output_dir", str(tmp_path / "out")),
+        *("--train_file", str(untrained / "pairs.tsv"), "--eval_strategy", "no"),
+        *("--model_name_or_path", str(untrained / "start"), "--dropout", "0"),
+        *("--source_tokens", budget, "--target_tokens", budget, "--optim", "sgd"),
+        *("--learning_rate", "0.5", "--lr_scheduler_type", "constant"),
+        *("--max_steps", "1", "--save_steps", "1", "--average_last", "1"),
+    ]
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    launch = [sys.executable]
+    if spread == "two processes":
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        launch += [
+            *("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"),
+            *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
+            *("--main_process_port", str(port)),
+        ]
+    else:
+        command += ["--gradient_accumulation_steps", "2"]
+    run([*launch, *command])
+    saved = load_file(tmp_path / "out" / "checkpoint-1" / "model.safetensors")
+    assert results_of(tmp_path / "out")["training"]["epochs"] == 1.0  # all pairs were in it
+    for name, tensor in saved.items():
+        # float32 sums in another order, times a rate of 0.5
+        torch.testing.assert_close(tensor, expected[name], atol=1e-5, rtol=1e-5, msg=name)

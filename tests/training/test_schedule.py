@@ -45,3 +45,38 @@ def test_the_scheduler_gives_the_first_update_the_rate_of_step_one():
         scheduler.step()
     assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert rates[15] == pytest.approx(0.5)  # (4 / 16)^0.5
+
+
+@pytest.mark.parametrize(
+    ("asked", "peak"),
+    [
+        (None, 1 / 80),  # equation 3 by hand: (64 * 100)^-0.5
+        (3e-3, 3e-3),
+    ],
+)
+def test_the_trainer_takes_the_papers_peak_unless_told_another(tmp_path, asked, peak):
+    from training.arguments import VaswaniTrainingArguments
+    from training.trainer import VaswaniTrainer
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+    widths = {"d_model": 64, "d_ff": 8, "num_heads": 1, "encoder_layers": 1, "decoder_layers": 1}
+    trainer = VaswaniTrainer(
+        model=VaswaniForConditionalGeneration(VaswaniConfig(vocab_size=9, **widths)),
+        args=VaswaniTrainingArguments(
+            output_dir=str(tmp_path),
+            learning_rate=asked,
+            lr_scheduler_type="inverse_sqrt",
+            warmup_steps=100,
+            max_steps=1000,
+            use_cpu=True,
+        ),
+    )
+    trainer.create_optimizer_and_scheduler(1000)
+    rates = []
+    for _ in range(400):
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+    # Steps 1, 100 and 400: a hundredth of the peak, the peak, and half of it.
+    assert [rates[0], rates[99], rates[399]] == pytest.approx([peak / 100, peak, peak / 2])
+    assert max(rates) == pytest.approx(peak)
