@@ -66,6 +66,44 @@ def test_a_beam_of_nothing_is_refused(folder, tmp_path, capsys):
     assert "num_beams=0" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def ctranslate2_folder(folder, tmp_path_factory):
+    pytest.importorskip("ctranslate2")
+    from vaswani_hf.conversion.ctranslate2 import to_ctranslate2
+
+    path = tmp_path_factory.mktemp("engine") / "ctranslate2"
+    to_ctranslate2(folder, path)
+    return path
+
+
+def test_both_engines_translate(folder, ctranslate2_folder):
+    text, options = "a b c\n\nh g\n", ["--length_penalty_type", "power", "--num_beams", "3"]
+    ours = translate(folder, text, *options)
+    options += ["--engine", "ctranslate2", "--compute_type", "float32", "--threads", "1"]
+    theirs = translate(ctranslate2_folder, text, *options)
+    assert ours.stdout.decode() == theirs.stdout.decode() == text
+
+
+def test_the_engine_must_be_that_of_the_folder(folder, ctranslate2_folder, capsys):
+    command = ["translate", os.devnull, "--model"]
+    assert main([*command, str(ctranslate2_folder)]) == 1
+    assert "--engine ctranslate2" in capsys.readouterr().err
+    assert main([*command, str(folder), "--engine", "ctranslate2"]) == 1
+    assert "--engine transformers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--compute_type=int8", "--threads=1"])
+def test_options_of_ctranslate2_are_refused_without_it(folder, capsys, option):
+    assert main(["translate", "--model", str(folder), os.devnull, option]) == 1
+    assert f"{option.split('=')[0]} is for --engine ctranslate2" in capsys.readouterr().err
+
+
+def test_an_unknown_compute_type_is_refused_by_name(ctranslate2_folder, capsys):
+    command = ["translate", "--model", str(ctranslate2_folder), "--engine", "ctranslate2"]
+    assert main([*command, os.devnull, "--compute_type", "int4"]) == 1
+    assert "int4" in capsys.readouterr().err
+
+
 def test_the_command_is_installed(folder):
     script = os.path.join(os.path.dirname(sys.executable), "vaswani-hf")
     done = subprocess.run([script, "--help"], capture_output=True, text=True, check=True)

@@ -1,0 +1,112 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python benchmarks/engines.py FOLDER TEXT [--sentences 1000] [--rounds 5] [--threads 2]
+
+How fast does each engine translate the same text with the same weights? Ours by `generate()`, the
+library's Marian of the same shape (from `to_marian`), and CTranslate2 in float32 and int8 (from
+`to_ctranslate2`), in turn, round after round, with the same tokenizer, the same order by length and
+the same batches, beam 4, loading left out. Given are the median seconds of a round and the ratio of
+speeds to Marian's; and how many translations equal ours, for speed must not buy other ones.
+"""
+
+import argparse
+import gc
+import json
+import platform
+import statistics
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from vaswani_hf import Translator
+from vaswani_hf.conversion import to_ctranslate2, to_marian
+from vaswani_hf.lines import read_lines
+from vaswani_hf.translation import CTranslate2Translator
+
+
+PEER = "Marian, generate()"
+OURS = "vaswani_hf, generate()"
+
+
+def engines(folder: str, work: Path, threads: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Every engine under the name that the table gives it."""
+    to_marian(folder, work / "marian")
+    to_ctranslate2(folder, work / "float32")
+    to_ctranslate2(folder, work / "int8", quantization="int8")
+    fast = {"device": "cpu", "threads": threads, **options}
+    return {
+        PEER: Translator.from_pretrained(work / "marian", device="cpu", **options),
+        OURS: Translator.from_pretrained(folder, device="cpu", **options),
+        "vaswani_hf, generate(), power": Translator.from_pretrained(
+            folder, device="cpu", length_penalty_type="power", **options
+        ),
+        "CTranslate2, float32": CTranslate2Translator(work / "float32", **fast),
+        "CTranslate2, int8": CTranslate2Translator(work / "int8", **fast),
+    }
+
+
+def main() -> None:
+    """Measure, print the table and write it to `results/`."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder")
+    parser.add_argument("text")
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.set_num_threads(arguments.threads)
+    lines = read_lines(Path(arguments.text))
+    sentences = [line for _, line in zip(range(arguments.sentences), lines, strict=False)]
+    seconds: dict[str, list[float]] = {}
+    translations: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as work:
+        options = {"num_beams": 4, "length_penalty": 0.6}
+        contestants = engines(arguments.folder, Path(work), arguments.threads, options)
+        for translator in contestants.values():
+            translator(sentences[:64])  # warm
+        for number in range(arguments.rounds):
+            for name, translator in contestants.items():
+                gc.collect()
+                begun = time.perf_counter()
+                translations[name] = translator(sentences)
+                seconds.setdefault(name, []).append(time.perf_counter() - begun)
+            rounds = {name: round(times[-1], 2) for name, times in seconds.items()}
+            print(f"round {number + 1}: {rounds}", flush=True)
+    peer = statistics.median(seconds[PEER])
+    rows = [
+        {
+            "engine": name,
+            "median_seconds": round(statistics.median(times), 2),
+            "times_marian": round(peer / statistics.median(times), 2),
+            "same_as_generate": sum(
+                ours == theirs
+                for ours, theirs in zip(translations[OURS], translations[name], strict=True)
+            ),
+        }
+        for name, times in seconds.items()
+    ]
+    for figures in rows:
+        print(figures)
+    report = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "sentences": len(sentences),
+        "threads": arguments.threads,
+        "machine": platform.machine(),
+        "versions": {name: version(name) for name in ("torch", "transformers", "ctranslate2")},
+        "rounds": seconds,
+        "rows": rows,
+    }
+    path = Path(__file__).parent / "results" / f"{report['date']}-engines.json"
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(f"Wrote {path}.")
+
+
+if __name__ == "__main__":
+    main()
