@@ -217,10 +217,12 @@ def search(
     next_logits: Callable[[tuple[int, ...]], Tensor], source: list[int], end: int
 ) -> list[int]:
     """The authors' beam search by plain lists (tests/references.py) over somebody's logits."""
-    best = references.beam_search(
-        lambda prefix: next_logits(prefix).double().log_softmax(-1).tolist(),
-        *(NUM_BEAMS, ALPHA, len(source) + EXTRA, end),
-    )
+
+    def best_pieces(prefix: tuple[int, ...]) -> dict[int, float]:
+        log_probs, pieces = next_logits(prefix).double().log_softmax(-1).topk(2 * NUM_BEAMS)
+        return dict(zip(pieces.tolist(), log_probs.tolist(), strict=True))
+
+    best = references.beam_search(best_pieces, NUM_BEAMS, ALPHA, len(source) + EXTRA, end)
     return list(best[0][1])
 
 
@@ -256,7 +258,7 @@ def onnx(task: Task, work: Path) -> dict[str, Any]:
     """onnxruntime, on the graphs that `to_onnx` writes."""
     to_onnx(task.folder, work / "onnx")
     theirs, config = OnnxModel(work / "onnx", num_threads=1), task.model.config
-    ours = task.translate(task.model)
+    ours = task.translate(task.model, length_penalty_type="wu", early_stopping="never")
     differences, same = [], []
     for source, target in zip(task.sources, ours, strict=True):
         ids = torch.tensor([source]).numpy()

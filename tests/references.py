@@ -4,7 +4,7 @@ Tests compare the package against these functions. Arrays are nested lists of fl
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 
 Vector = Sequence[float]
@@ -180,7 +180,7 @@ def power_score(log_probability: float, num_tokens: int, alpha: float) -> float:
 
 
 def beam_search(
-    next_log_probs: Callable[[tuple[int, ...]], Vector],
+    next_log_probs: Callable[[tuple[int, ...]], Mapping[int, float]],
     num_beams: int,
     alpha: float,
     longest: int,
@@ -189,7 +189,7 @@ def beam_search(
     """The authors' beam search (tensor2tensor), hypothesis by hypothesis and without early stop.
 
     Args:
-        next_log_probs: log-probabilities of every piece after a prefix.
+        next_log_probs: log-probabilities of the pieces after a prefix, of the 2K best at least.
         num_beams: K. Of the 2K best continuations those that end are kept apart, K of them in all.
         alpha: of `wu_score`.
         longest: tokens of a hypothesis, the ending one included.
@@ -204,7 +204,7 @@ def beam_search(
         continuations = [
             (total + log_prob, (*pieces, piece))
             for total, pieces in running
-            for piece, log_prob in enumerate(next_log_probs(pieces))
+            for piece, log_prob in next_log_probs(pieces).items()
         ]
         continuations.sort(reverse=True)
         best = continuations[: 2 * num_beams]

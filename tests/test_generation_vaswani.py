@@ -150,10 +150,10 @@ def test_the_search_is_the_authors_one(seed, alpha):
     for number, source in enumerate(sources):
 
         @torch.no_grad()
-        def next_log_probs(prefix: tuple[int, ...], source: list[int] = source) -> list[float]:
+        def next_log_probs(prefix: tuple[int, ...], source: list[int] = source) -> dict[int, float]:
             start = torch.tensor([[PAD, *prefix]])
             logits = model(input_ids=torch.tensor([source]), decoder_input_ids=start).logits
-            return logits[0, -1].double().log_softmax(-1).tolist()
+            return dict(enumerate(logits[0, -1].double().log_softmax(-1).tolist()))
 
         expected = references.beam_search(next_log_probs, 4, alpha, len(source) + 6, EOS)[:3]
         rows = slice(3 * number, 3 * number + 3)

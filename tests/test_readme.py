@@ -64,9 +64,16 @@ def test_python_blocks_run(workplace):
 
 
 def test_translate_commands_run(workplace):
-    (block,) = [block for block in blocks("sh") if "vaswani-hf translate" in block]
+    (block,) = [block for block in blocks("sh") if "test.hypotheses" in block]
     run(block, workplace)
     assert (workplace / "test.hypotheses").read_text() == "a b c d\n" * 3
+
+
+def test_convert_commands_run(workplace):
+    (block,) = [block for block in blocks("sh") if "vaswani-hf convert" in block]
+    lines = [line for line in block.splitlines() if "Helsinki-NLP" not in line]  # on the Hub
+    assert len(lines) == 2
+    assert run(" && ".join(["set -e", *lines]), workplace).endswith("a b c d\n" * 3)
 
 
 def test_the_training_command_runs_from_the_repository(workplace):

@@ -76,6 +76,8 @@ def build_model(
     # Whoever loads the model translates as it was evaluated.
     for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
         setattr(model.generation_config, name, getattr(training, name))
+    if training.num_beams == 1:  # the library saves no settings of beams that are not there
+        model.generation_config.length_penalty = model.generation_config.early_stopping = None
     return model
 
 

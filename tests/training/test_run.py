@@ -348,3 +348,10 @@ def test_an_update_is_that_of_the_summed_loss_over_all_target_tokens(untrained, 
     for name, tensor in saved.items():
         # float32 sums in another order, times a rate of 0.5
         torch.testing.assert_close(tensor, expected[name], atol=1e-5, rtol=1e-5, msg=name)
+
+
+def test_a_greedy_recipe_saves_a_config_that_loads(text, tmp_path):
+    train(text, tmp_path / "out", "--num_beams", "1", "--max_steps", "8")
+    written = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert written["num_beams"] == 1
+    assert not {"early_stopping", "length_penalty"} & written.keys()
