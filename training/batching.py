@@ -56,7 +56,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.shuffle = shuffle
         self.seed = seed
         self.epoch = 0
-        self.batches = _pack(source, target, source_tokens, target_tokens, seed)
+        order = by_longer_side(source, target, seed)
+        self.batches = pack(order, source, target, source_tokens, target_tokens)
         _split_to_multiple(self.batches, multiple_of)
         self.padding_share = _padding_share(self.batches, source, target)
 
@@ -75,18 +76,37 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.epoch = epoch
 
 
-def _pack(
-    source: np.ndarray, target: np.ndarray, source_tokens: int, target_tokens: int, seed: int
-) -> list[list[int]]:
+def by_longer_side(source: np.ndarray, target: np.ndarray, seed: int) -> np.ndarray:
+    """The places of all pairs, longest first, in an order whose neighbours have like lengths.
+
+    Args:
+        source: `(pairs,)`, source tokens of each.
+        target: `(pairs,)`, target tokens of each.
+        seed: of the order of pairs that are equal on both sides.
+    """
+    # By the longer side, so that both budgets fill up together. Among pairs of one length by how
+    # much longer the source is, downwards and upwards in turn, so that no jump ends a length.
+    longer = np.maximum(source, target)
+    turn = np.where(np.unique(longer, return_inverse=True)[1] % 2, 1, -1)
     tie_break = np.random.default_rng(seed).permutation(len(source))
+    return np.lexsort((tie_break, turn * (source - target), longer))[::-1]
+
+
+def pack(
+    order: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    source_tokens: int,
+    target_tokens: int,
+) -> list[list[int]]:
+    """Cut an order of pairs into batches, each as long as its budgets of padded tokens let it."""
     batches: list[list[int]] = []
     longest_source = longest_target = 0
-    for pair in np.lexsort((tie_break, source, target))[::-1].tolist():
+    for pair in order.tolist():
         longest_source = max(longest_source, int(source[pair]))
         longest_target = max(longest_target, int(target[pair]))
-        size = len(batches[-1]) + 1 if batches else 1
-        fits = size * longest_source <= source_tokens and size * longest_target <= target_tokens
-        if batches and fits:
+        holds = min(source_tokens // longest_source, target_tokens // longest_target)
+        if batches and len(batches[-1]) < holds:
             batches[-1].append(pair)
         else:
             batches.append([pair])

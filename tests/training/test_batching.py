@@ -70,6 +70,33 @@ def test_pairs_of_like_length_share_a_batch():
     assert sampler.padding_share == 0
 
 
+def test_a_third_less_padding_than_after_sorting_by_target_then_source():
+    # The lengths of Multi30k, roughly: 15 tokens give or take 4.5, sides 2.5 apart. The peer is the
+    # plain sort, cut greedily.
+    rng = np.random.default_rng(0)
+    target = rng.gamma(11, 1.4, 6000).astype(int) + 2
+    source = np.maximum(target + rng.normal(0, 2.5, 6000).astype(int), 2)
+    batches, budget = [[]], 2000
+    for pair in np.lexsort((source, target))[::-1]:
+        longer = [*batches[-1], pair]
+        if len(longer) * max(source[longer].max(), target[longer].max()) > budget:
+            batches.append([])
+        batches[-1].append(pair)
+    padded = sum(len(batch) * (source[batch].max() + target[batch].max()) for batch in batches)
+    sorted_share = 1 - (source.sum() + target.sum()) / padded
+    sampler = TokenBatchSampler(source, target, source_tokens=budget, target_tokens=budget)
+    assert sampler.padding_share < 0.65 * sorted_share
+    assert len(sampler) < len(batches)
+
+
+def test_parts_of_the_corpus_are_mixed_within_batches():
+    # Two texts of the same lengths, one behind the other: by chance, no batch holds only one.
+    lengths = np.random.default_rng(0).integers(5, 9, size=(400, 2)).tolist()
+    sampler = make(lengths * 2, source_tokens=200, target_tokens=200)
+    for batch in sampler:
+        assert {pair < 400 for pair in batch} == {True, False} or len(batch) < 8
+
+
 def test_padding_share_counts_both_sides():
     # By hand: sources 10 and 5, targets 4 and 4: 23 real tokens, 20 + 8 padded ones.
     sampler = make([(10, 4), (5, 4)])
