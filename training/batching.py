@@ -20,6 +20,9 @@ class TokenBatchSampler(Sampler[list[int]]):
         target_tokens: padded target tokens of a batch, at most.
         multiple_of: the number of batches is a multiple of this, the number of processes, so that
             all do equally many; the largest batches are halved to make it so.
+        pad_to_multiple_of: lengths are padded to multiples of this, and batches to as many
+            sentences as `full_batch` says, so that they have few different shapes; all of that
+            padding counts. `None` pads to the longest pair of a batch and no further.
         shuffle: whether the order of batches changes with the epoch; else longest first.
         seed: of the order, and of which pairs of equal lengths share a batch.
 
@@ -35,6 +38,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         source_tokens: int,
         target_tokens: int,
         multiple_of: int = 1,
+        pad_to_multiple_of: int | None = None,
         shuffle: bool = True,
         seed: int = 0,
     ) -> None:
@@ -43,23 +47,33 @@ class TokenBatchSampler(Sampler[list[int]]):
             raise ValueError(f"{len(source)} source lengths and {len(target)} target lengths.")
         if not len(source):
             raise ValueError("There are no pairs to make batches of.")
-        for side, field, lengths, budget in [
-            ("source", "source_tokens", source, source_tokens),
-            ("target", "target_tokens", target, target_tokens),
+        step = pad_to_multiple_of or 1
+        padded_source, padded_target = (-(-lengths // step) * step for lengths in (source, target))
+        for side, field, lengths, padded, budget in [
+            ("source", "source_tokens", source, padded_source, source_tokens),
+            ("target", "target_tokens", target, padded_target, target_tokens),
         ]:
-            if lengths.max() > budget:
-                pair = int(lengths.argmax())
+            if padded.max() > budget:
+                pair = int(padded.argmax())
+                so_padded = f", padded to {padded[pair]}," if padded[pair] > lengths[pair] else ""
                 raise ValueError(
-                    f"Pair {pair} has {lengths[pair]} {side} tokens but a batch holds {budget}; "
-                    f"raise {field} or lower max_length."
+                    f"Pair {pair} has {lengths[pair]} {side} tokens{so_padded} but a batch holds "
+                    f"{budget}; raise {field} or lower max_length."
                 )
         self.shuffle = shuffle
         self.seed = seed
         self.epoch = 0
-        order = by_longer_side(source, target, seed)
-        self.batches = pack(order, source, target, source_tokens, target_tokens)
+        order = by_longer_side(padded_source, padded_target, seed)
+        self.batches = pack(order, padded_source, padded_target, source_tokens, target_tokens)
         _split_to_multiple(self.batches, multiple_of)
-        self.padding_share = _padding_share(self.batches, source, target)
+        padded_tokens = 0
+        for batch in self.batches:
+            longest = int(padded_source[batch].max()), int(padded_target[batch].max())
+            size = len(batch)
+            if pad_to_multiple_of is not None:
+                size = full_batch(*longest, source_tokens, target_tokens)
+            padded_tokens += size * sum(longest)
+        self.padding_share = 1 - int(source.sum() + target.sum()) / padded_tokens
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -74,6 +88,13 @@ class TokenBatchSampler(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch, counted from 0."""
         self.epoch = epoch
+
+
+def full_batch(
+    source_length: int, target_length: int, source_tokens: int, target_tokens: int
+) -> int:
+    """How many sentences of these lengths a batch of so many tokens holds."""
+    return min(source_tokens // source_length, target_tokens // target_length)
 
 
 def by_longer_side(source: np.ndarray, target: np.ndarray, seed: int) -> np.ndarray:
@@ -105,7 +126,7 @@ def pack(
     for pair in order.tolist():
         longest_source = max(longest_source, int(source[pair]))
         longest_target = max(longest_target, int(target[pair]))
-        holds = min(source_tokens // longest_source, target_tokens // longest_target)
+        holds = full_batch(longest_source, longest_target, source_tokens, target_tokens)
         if batches and len(batches[-1]) < holds:
             batches[-1].append(pair)
         else:
@@ -122,8 +143,3 @@ def _split_to_multiple(batches: list[list[int]], multiple_of: int) -> None:
             return
         middle = len(batch) // 2
         batches[place : place + 1] = [batch[:middle], batch[middle:]]
-
-
-def _padding_share(batches: list[list[int]], source: np.ndarray, target: np.ndarray) -> float:
-    padded = sum(len(batch) * (source[batch].max() + target[batch].max()) for batch in batches)
-    return float(1 - (source.sum() + target.sum()) / padded)

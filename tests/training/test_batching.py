@@ -97,6 +97,31 @@ def test_parts_of_the_corpus_are_mixed_within_batches():
         assert {pair < 400 for pair in batch} == {True, False} or len(batch) < 8
 
 
+@given(LENGTHS, st.integers(1, 9), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_a_batch_of_padded_lengths_keeps_to_its_budgets(pairs, multiple, processes):
+    sampler = make(pairs, pad_to_multiple_of=multiple, multiple_of=processes)
+    assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
+    for batch in sampler:
+        for side, budget in enumerate((60, 50)):
+            longest = max(pairs[pair][side] for pair in batch)
+            padded = next(length for length in range(longest, 99) if length % multiple == 0)
+            assert len(batch) * padded <= budget
+
+
+def test_padding_to_multiples_and_full_batches_is_counted():
+    # By hand, multiples of 4: three pairs of 10 and 5 tokens are 12 and 8 long; 60 and 50 tokens
+    # hold five of them; 3 x 15 real tokens of 5 x 20.
+    sampler = make([(10, 5)] * 3, pad_to_multiple_of=4)
+    assert sampler.padding_share == pytest.approx(1 - 45 / 100)
+
+
+def test_a_pair_that_padding_makes_too_long_is_an_error_that_says_so():
+    message = "Pair 0 has 45 target tokens, padded to 48, but a batch holds 47; raise target_tokens"
+    with pytest.raises(ValueError, match=message):
+        make([(3, 45)], target_tokens=47, pad_to_multiple_of=8)
+
+
 def test_padding_share_counts_both_sides():
     # By hand: sources 10 and 5, targets 4 and 4: 23 real tokens, 20 + 8 padded ones.
     sampler = make([(10, 4), (5, 4)])
