@@ -173,6 +173,17 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         _require_at_least_one("num_beams", self.num_beams)
         if self.pad_to_multiple_of is not None:
             _require_at_least_one("pad_to_multiple_of", self.pad_to_multiple_of)
+        if self.fp16 and self.device.type == "cpu":
+            raise ValueError(
+                "fp16=True needs a GPU: on a CPU, Accelerate would train in float32 all the same; "
+                "set bf16 or neither."
+            )
+        for name in ("fp16_full_eval", "bf16_full_eval"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name}=True would have no effect: evaluation has the precision of training; "
+                    f"set {name.removesuffix('_full_eval')}."
+                )
         preparation(self.bleu_tokenize, is_split=False)
         if self.compound_split_bleu is not None:
             preparation(self.compound_split_bleu, is_split=True)
