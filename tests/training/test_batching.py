@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.batching import TokenBatchSampler
+from training.batching import TokenBatchSampler, by_longer_side
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
@@ -87,6 +87,13 @@ def test_a_third_less_padding_than_after_sorting_by_target_then_source():
     sampler = TokenBatchSampler(source, target, source_tokens=budget, target_tokens=budget)
     assert sampler.padding_share < 0.65 * sorted_share
     assert len(sampler) < len(batches)
+
+
+def test_neighbours_in_the_order_are_alike_on_both_sides():
+    # Every pair of lengths up to 6: a path exists that never changes a side by more than 1.
+    source, target = np.indices((6, 6)).reshape(2, -1) + 1
+    order = by_longer_side(source, target, seed=0)
+    assert np.abs(np.diff(source[order])).max() == np.abs(np.diff(target[order])).max() == 1
 
 
 def test_parts_of_the_corpus_are_mixed_within_batches():
