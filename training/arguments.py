@@ -127,6 +127,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     eval_batch_tokens: int = field(
         default=4096, metadata={"help": "padded tokens of an evaluation batch, a side, at most"}
     )
+    pad_to_multiple_of: int | None = field(
+        default=None,
+        metadata={
+            "help": "pad the lengths of training batches to multiples of this, and the batches to "
+            "full size, so that they have few different shapes (for torch_compile)"
+        },
+    )
     save_minutes: float | None = field(
         default=None, metadata={"help": "minutes between two checkpoints, beside save_steps"}
     )
@@ -164,6 +171,19 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         for name in ("source_tokens", "target_tokens", "eval_batch_tokens", "average_last"):
             _require_at_least_one(name, getattr(self, name))
         _require_at_least_one("num_beams", self.num_beams)
+        if self.pad_to_multiple_of is not None:
+            _require_at_least_one("pad_to_multiple_of", self.pad_to_multiple_of)
+        if self.fp16 and self.device.type == "cpu":
+            raise ValueError(
+                "fp16=True needs a GPU: on a CPU, Accelerate would train in float32 all the same; "
+                "set bf16 or neither."
+            )
+        for name in ("fp16_full_eval", "bf16_full_eval"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name}=True would have no effect: evaluation has the precision of training; "
+                    f"set {name.removesuffix('_full_eval')}."
+                )
         preparation(self.bleu_tokenize, is_split=False)
         if self.compound_split_bleu is not None:
             preparation(self.compound_split_bleu, is_split=True)

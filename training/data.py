@@ -1,12 +1,13 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Sentence pairs: from the Hub, from files or made up; read, counted, cleaned and encoded."""
 
+import copy
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset, load_dataset
@@ -16,6 +17,7 @@ from vaswani_hf.lines import read_lines
 from vaswani_hf.tokenization_vaswani import join_pieces
 
 from .arguments import DataArguments
+from .batching import full_batch
 
 
 SPLITS = ("train", "validation", "test")
@@ -266,10 +268,33 @@ class PairCollator:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel) -> None:
         self.pad = DataCollatorForSeq2Seq(tokenizer, model=model)
+        self.budget: tuple[int, int] | None = None  # tokens of a full batch, source and target
+
+    def in_few_shapes(
+        self, pad_to_multiple_of: int, source_tokens: int, target_tokens: int
+    ) -> "PairCollator":
+        """One that pads lengths to multiples, and batches by empty pairs to as many as they hold.
+
+        Two batches of equal padded lengths then have equally many sentences. Empty pairs have no
+        labels: the loss does not change.
+        """
+        collator = copy.copy(self)
+        collator.pad = replace(self.pad, pad_to_multiple_of=pad_to_multiple_of)
+        collator.budget = source_tokens, target_tokens
+        return collator
 
     def __call__(self, pairs: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Batch rows with `input_ids`, `labels` and maybe `index`."""
         sides = [{side: pair[side] for side in ("input_ids", "labels")} for pair in pairs]
+        if self.budget is not None:
+            step = cast(int, self.pad.pad_to_multiple_of)
+            source, target = (
+                -(-max(len(pair[side]) for pair in sides) // step) * step
+                for side in ("input_ids", "labels")
+            )
+            # A source of no tokens would leave attention nothing to look at.
+            empty = {"input_ids": [self.pad.tokenizer.eos_token_id], "labels": []}
+            sides += [empty] * (full_batch(source, target, *self.budget) - len(sides))
         batch = dict(self.pad(sides))
         if "index" in pairs[0]:
             batch["index"] = torch.tensor([pair["index"] for pair in pairs])

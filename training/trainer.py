@@ -62,19 +62,26 @@ class VaswaniTrainer(Seq2SeqTrainer):
         """Batches of `source_tokens` and `target_tokens` an update, over all processes."""
         parts = self.args.world_size * self.args.gradient_accumulation_steps
         source_lengths, target_lengths = side_lengths(self.train_dataset)
+        budget = {
+            "source_tokens": self.args.source_tokens // parts,
+            "target_tokens": self.args.target_tokens // parts,
+        }
         sampler = TokenBatchSampler(
             source_lengths,
             target_lengths,
-            source_tokens=self.args.source_tokens // parts,
-            target_tokens=self.args.target_tokens // parts,
+            **budget,
             multiple_of=self.args.world_size,
+            pad_to_multiple_of=self.args.pad_to_multiple_of,
             seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
         )
         logger.info(
             "%d batches an epoch; padding takes %.1f %% of them.",
             *(len(sampler), 100 * sampler.padding_share),
         )
-        loader = self._token_loader(self.train_dataset, sampler)
+        collator = self.data_collator
+        if self.args.pad_to_multiple_of is not None:
+            collator = collator.in_few_shapes(self.args.pad_to_multiple_of, **budget)
+        loader = self._token_loader(self.train_dataset, sampler, collator)
         # After skipping batches to resume, nothing forwards the epoch to a sharded batch sampler.
         if isinstance(loader.batch_sampler, BatchSamplerShard):
             loader.batch_sampler.sampler = sampler
@@ -95,16 +102,18 @@ class VaswaniTrainer(Seq2SeqTrainer):
             multiple_of=self.args.world_size,
             shuffle=False,
         )
-        return self._token_loader(pairs, sampler)
+        return self._token_loader(pairs, sampler, self.data_collator)
 
-    def _token_loader(self, pairs: Dataset, sampler: TokenBatchSampler) -> DataLoader:
+    def _token_loader(
+        self, pairs: Dataset, sampler: TokenBatchSampler, collator: Any
+    ) -> DataLoader:
         numbered = pairs
         if not sampler.shuffle:
             numbered = pairs.add_column("index", list(range(len(pairs))))
         loader = DataLoader(
             numbered,
             batch_sampler=sampler,
-            collate_fn=self.data_collator,
+            collate_fn=collator,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory and torch.cuda.is_available(),
             persistent_workers=self.args.dataloader_persistent_workers,

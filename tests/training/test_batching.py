@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.batching import TokenBatchSampler
+from training.batching import TokenBatchSampler, by_longer_side
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
@@ -68,6 +68,65 @@ def test_pairs_of_like_length_share_a_batch():
     sampler = make([(10, 10)] * 6 + [(20, 20)] * 6, source_tokens=60, target_tokens=60)
     assert sorted(len(batch) for batch in sampler) == [3, 3, 6]
     assert sampler.padding_share == 0
+
+
+def test_a_third_less_padding_than_after_sorting_by_target_then_source():
+    # The lengths of Multi30k, roughly: 15 tokens give or take 4.5, sides 2.5 apart. The peer is the
+    # plain sort, cut greedily.
+    rng = np.random.default_rng(0)
+    target = rng.gamma(11, 1.4, 6000).astype(int) + 2
+    source = np.maximum(target + rng.normal(0, 2.5, 6000).astype(int), 2)
+    batches, budget = [[]], 2000
+    for pair in np.lexsort((source, target))[::-1]:
+        longer = [*batches[-1], pair]
+        if len(longer) * max(source[longer].max(), target[longer].max()) > budget:
+            batches.append([])
+        batches[-1].append(pair)
+    padded = sum(len(batch) * (source[batch].max() + target[batch].max()) for batch in batches)
+    sorted_share = 1 - (source.sum() + target.sum()) / padded
+    sampler = TokenBatchSampler(source, target, source_tokens=budget, target_tokens=budget)
+    assert sampler.padding_share < 0.65 * sorted_share
+    assert len(sampler) < len(batches)
+
+
+def test_neighbours_in_the_order_are_alike_on_both_sides():
+    # Every pair of lengths up to 6: a path exists that never changes a side by more than 1.
+    source, target = np.indices((6, 6)).reshape(2, -1) + 1
+    order = by_longer_side(source, target, seed=0)
+    assert np.abs(np.diff(source[order])).max() == np.abs(np.diff(target[order])).max() == 1
+
+
+def test_parts_of_the_corpus_are_mixed_within_batches():
+    # Two texts of the same lengths, one behind the other: by chance, no batch holds only one.
+    lengths = np.random.default_rng(0).integers(5, 9, size=(400, 2)).tolist()
+    sampler = make(lengths * 2, source_tokens=200, target_tokens=200)
+    for batch in sampler:
+        assert {pair < 400 for pair in batch} == {True, False} or len(batch) < 8
+
+
+@given(LENGTHS, st.integers(1, 9), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_a_batch_of_padded_lengths_keeps_to_its_budgets(pairs, multiple, processes):
+    sampler = make(pairs, pad_to_multiple_of=multiple, multiple_of=processes)
+    assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
+    for batch in sampler:
+        for side, budget in enumerate((60, 50)):
+            longest = max(pairs[pair][side] for pair in batch)
+            padded = next(length for length in range(longest, 99) if length % multiple == 0)
+            assert len(batch) * padded <= budget
+
+
+def test_padding_to_multiples_and_full_batches_is_counted():
+    # By hand, multiples of 4: three pairs of 10 and 5 tokens are 12 and 8 long; 60 and 50 tokens
+    # hold five of them; 3 x 15 real tokens of 5 x 20.
+    sampler = make([(10, 5)] * 3, pad_to_multiple_of=4)
+    assert sampler.padding_share == pytest.approx(1 - 45 / 100)
+
+
+def test_a_pair_that_padding_makes_too_long_is_an_error_that_says_so():
+    message = "Pair 0 has 45 target tokens, padded to 48, but a batch holds 47; raise target_tokens"
+    with pytest.raises(ValueError, match=message):
+        make([(3, 45)], target_tokens=47, pad_to_multiple_of=8)
 
 
 def test_padding_share_counts_both_sides():
