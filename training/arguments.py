@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
@@ -16,6 +16,7 @@ from vaswani_hf import VaswaniConfig
 from vaswani_hf.generation_vaswani import POWER, WU
 
 from .metrics import preparation
+from .watching import check_best, check_reports, choose_metric
 
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -141,6 +142,25 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         default=None,
         metadata={"help": "minutes after which training ends, if max_steps is not first"},
     )
+    run_name: str | None = field(
+        default=None,
+        metadata={"help": "name of the run in trackio; output_dir unless given"},
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={
+            "help": "evaluations without a new best metric_for_best_model, BLEU unless given, "
+            "after which training ends"
+        },
+    )
+    # The library's parser wants `None` in the second place.
+    trackio_static_space_id: str | None | Literal[False] = field(  # noqa: RUF036
+        default=False,
+        metadata={
+            "help": "Space of the Hub that shows trackio's curves after a push to the Hub; none is "
+            "made unless it is named here"
+        },
+    )
     average_last: int = field(
         default=5, metadata={"help": "how many of the last checkpoints are averaged; 1 for none"}
     )
@@ -167,7 +187,15 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     )
 
     def __post_init__(self) -> None:
+        choose_metric(self)
         super().__post_init__()
+        check_best(self)
+        check_reports(self)
+        # Nameless, a killed run would go on as another one in trackio, and its scores as a third.
+        self.run_name = self.run_name or self.output_dir
+        # The parser makes text of it, and the library a Space of that name.
+        if str(self.trackio_static_space_id).lower() in ("false", "no", "none"):
+            self.trackio_static_space_id = False
         for name in ("source_tokens", "target_tokens", "eval_batch_tokens", "average_last"):
             _require_at_least_one(name, getattr(self, name))
         _require_at_least_one("num_beams", self.num_beams)

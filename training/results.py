@@ -17,11 +17,13 @@ from datasets import Dataset
 
 from vaswani_hf import VaswaniForConditionalGeneration
 from vaswani_hf.hub import write_model_card
+from vaswani_hf.plotting import LOG_HISTORY
 
 from .arguments import Arguments
 from .averaging import average_checkpoints
 from .data import Corpus
 from .trainer import VaswaniTrainer
+from .watching import NUM_SAMPLES, best_checkpoint
 
 
 logger = logging.getLogger("training")
@@ -36,7 +38,6 @@ PACKAGES = (
     "accelerate",
     "sacrebleu",
 )
-NUM_SHOWN = 5
 
 
 def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -> None:
@@ -82,6 +83,8 @@ class Results:
             "training": {
                 "updates": trainer.state.global_step,
                 "epochs": trainer.state.epoch,
+                "stopped_early": trainer.stopped_early,
+                "best_checkpoint": best_checkpoint(trainer),
                 "resumed_from": checkpoint,
                 "seconds": seconds,  # of this process, from its start or its resumption
                 "evaluation_seconds": evaluating,
@@ -91,6 +94,7 @@ class Results:
             },
             "scores": {},
         }
+        self.log_history = trainer.state.log_history
 
     def average(self, trainer: VaswaniTrainer, folders: list[Path]) -> None:
         """Put the mean of the checkpoints into the model (section 6.1), where there are several."""
@@ -149,6 +153,9 @@ class Results:
         folder = Path(self.arguments.training.output_dir)
         text = json.dumps(self.figures, indent=2, ensure_ascii=False, default=str)
         (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        # What `vaswani-hf plot` draws, for when the checkpoints are gone.
+        text = json.dumps(self.log_history, indent=1)
+        (folder / LOG_HISTORY).write_text(text + "\n", encoding="utf-8")
         data = self.arguments.data
         languages = [data.source_language, data.target_language]
         write_model_card(
@@ -162,7 +169,7 @@ class Results:
 
     def show_translations(self, trainer: VaswaniTrainer) -> None:
         """Show the first translations of the last evaluation, with source and reference."""
-        for source, translation, reference in trainer.samples[:NUM_SHOWN]:
+        for source, translation, reference in trainer.samples[:NUM_SAMPLES]:
             print(f"source       {source}\ntranslation  {translation}\nreference    {reference}\n")
         print(f"The model is in {self.arguments.training.output_dir}. Translate with:")
         print(f"  vaswani-hf translate --model {self.arguments.training.output_dir}")

@@ -21,6 +21,7 @@ from training.launch import check_launch
 from training.model import build_model, build_tokenizer
 from training.results import Results, current_commit, write_config
 from training.trainer import VaswaniTrainer
+from training.watching import final_checkpoints
 from vaswani_hf.hub import export
 
 
@@ -77,7 +78,7 @@ def main(argv: list[str]) -> None:
     folders = last_checkpoints(
         training.output_dir, training.average_last, trainer.state.global_step
     )
-    results.average(trainer, folders)
+    results.average(trainer, final_checkpoints(trainer, folders))
     for split in ("validation", "test"):
         if split in pairs:
             results.evaluate(trainer, split, pairs[split])

@@ -27,6 +27,7 @@ from .batching import TokenBatchSampler
 from .data import side_lengths
 from .metrics import SacreBleu, exact_match
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
+from .watching import EarlyStopping, logged_name, report_translations
 
 
 logger = logging.getLogger("training")
@@ -47,6 +48,10 @@ class VaswaniTrainer(Seq2SeqTrainer):
             args.learning_rate = peak_learning_rate(model.config.d_model, warmup_steps)
         super().__init__(**arguments)
         self.add_callback(CheckpointClock())
+        self.early_stopping: EarlyStopping | None = None
+        if args.early_stopping_patience is not None:
+            self.early_stopping = EarlyStopping(args)
+            self.add_callback(self.early_stopping)
         self.bleu_signature: str | None = None
         self.compound_split_signature: str | None = None
         self.samples: list[tuple[str, str, str]] = []  # source, translation, reference
@@ -55,6 +60,11 @@ class VaswaniTrainer(Seq2SeqTrainer):
         self._last_log = self._started
         self.target_tokens_seen = 0
         self.evaluation_seconds = 0.0
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether `early_stopping_patience` ended training."""
+        return self.early_stopping is not None and self.early_stopping.has_stopped
 
     # Batches (section 5.1)
 
@@ -146,10 +156,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
 
     def log(self, logs: dict[str, float], *rest: Any, **named: Any) -> None:
         """Log with units: `loss` becomes `loss_nats_per_token`, and speed and time are added."""
-        logs = {
-            f"{name}_nats_per_token" if name == "loss" or name.endswith("_loss") else name: value
-            for name, value in logs.items()
-        }
+        logs = {logged_name(name): value for name, value in logs.items()}
         now = time.monotonic()
         if "loss_nats_per_token" in logs or "train_runtime" in logs:
             seen = int(self.accelerator.reduce(self._tokens_since_log.to(self.args.device)))
@@ -168,7 +175,14 @@ class VaswaniTrainer(Seq2SeqTrainer):
         seconds = time.monotonic() - begun
         self._last_log += seconds
         self.evaluation_seconds += seconds
+        report_translations(self, named.get("metric_key_prefix", "eval"))
         return metrics
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        # With save_strategy=best the answer alone decides whether to save: it would drop the
+        # checkpoints that the clock or the end of training asked for.
+        asked = self.control.should_save
+        return super()._determine_best_metric(metrics=metrics, trial=trial) or asked
 
     def evaluation_loop(
         self,

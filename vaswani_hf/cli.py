@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_translate(commands)
     _add_convert(commands)
+    _add_plot(commands)
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)
@@ -206,6 +207,35 @@ def _convert(arguments: argparse.Namespace) -> int:
     direction = "from" if arguments.from_format else "to"
     getattr(conversion, f"{direction}_{name}")(arguments.source, arguments.target, **options)
     print(f"Wrote {arguments.target}.")
+    return 0
+
+
+def _add_plot(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "plot",
+        help="draw the curves of training runs",
+        description="Draw training loss, validation perplexity, BLEU and learning rate over the "
+        "updates of a run, or of several runs in one picture. The picture's name is printed.",
+    )
+    parser.add_argument(
+        "folders", nargs="+", metavar="RUN_FOLDER", help="output folder of training/run.py"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="training.png",
+        metavar="PICTURE",
+        help="the picture, .png, .svg or .pdf; training.png unless given",
+    )
+    parser.set_defaults(run=_plot)
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from .plotting import check_suffix, plot_training, save_picture
+
+    check_suffix(arguments.output)
+    save_picture(plot_training(*arguments.folders), arguments.output)
+    print(arguments.output)
     return 0
 
 
