@@ -4,6 +4,7 @@
 import dataclasses
 import difflib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from .watching import check_best, check_reports, choose_metric
 
 RECIPES = Path(__file__).parent / "recipes"
 EXTENDS = "extends"  # the recipe that another one builds on
+NO_DATASET = "none"  # on the command line, where there is no null
 
 # Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
 _NOT_CHOSEN = {"is_encoder_decoder", "use_cache", "target_vocab_size"} | {
@@ -55,7 +57,10 @@ class DataArguments:
     """Where the text comes from, and what of it is used."""
 
     dataset: str | None = field(
-        default=None, metadata={"help": "dataset id on the Hub, a dataset folder, or `demo`"}
+        default=None,
+        metadata={
+            "help": "dataset id on the Hub, a dataset folder, or `demo`; `none` for files alone"
+        },
     )
     dataset_config: str | None = field(default=None, metadata={"help": "its configuration"})
     train_split: str = field(default="train", metadata={"help": "name of its training split"})
@@ -102,6 +107,10 @@ class DataArguments:
         default=None, metadata={"help": "license of the trained model, for its card"}
     )
 
+    def __post_init__(self) -> None:
+        if self.dataset == NO_DATASET:
+            self.dataset = None
+
 
 @dataclass
 class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
@@ -124,6 +133,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     target_tokens: int = field(
         default=25000,
         metadata={"help": "padded target tokens of an update, over all processes, at most"},
+    )
+    device_tokens: int | None = field(
+        default=None,
+        metadata={
+            "help": "padded tokens a side that a device can hold at once; batches are accumulated "
+            "until an update has its tokens. No limit unless given"
+        },
     )
     eval_batch_tokens: int = field(
         default=4096, metadata={"help": "padded tokens of an evaluation batch, a side, at most"}
@@ -185,6 +201,12 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "tokenised text, or `moses-de`"
         },
     )
+    dry_run: bool = field(
+        default=False, metadata={"help": "show what the run would take, and train nothing"}
+    )
+    dry_run_updates: int = field(
+        default=20, metadata={"help": "updates that a dry run measures; 0 for none"}
+    )
 
     def __post_init__(self) -> None:
         choose_metric(self)
@@ -212,6 +234,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
                     f"{name}=True would have no effect: evaluation has the precision of training; "
                     f"set {name.removesuffix('_full_eval')}."
                 )
+        if self.device_tokens is not None:
+            _require_at_least_one("device_tokens", self.device_tokens)
+            self._work_out_accumulation(self.device_tokens)
+        if self.dry_run_updates < 0:
+            raise ValueError(
+                f"dry_run_updates must be at least 0, got dry_run_updates={self.dry_run_updates}."
+            )
         preparation(self.bleu_tokenize, is_split=False)
         if self.compound_split_bleu is not None:
             preparation(self.compound_split_bleu, is_split=True)
@@ -230,6 +259,26 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(
                 f"save_total_limit={limit} keeps fewer checkpoints than average_last="
                 f"{self.average_last} needs; raise the one or lower the other."
+            )
+
+    def _work_out_accumulation(self, device_tokens: int) -> None:
+        given = self.gradient_accumulation_steps
+        held = self.world_size * device_tokens
+        needed = math.ceil(max(self.source_tokens, self.target_tokens) / held)
+        self.gradient_accumulation_steps: int = needed
+        if given != 1:  # the library's default
+            self.refuse_other_accumulation(given)
+
+    def refuse_other_accumulation(self, given: int) -> None:
+        """Raise a `ValueError` if `device_tokens` comes to other than `given` batches an update."""
+        needed = self.gradient_accumulation_steps
+        if self.device_tokens is not None and given != needed:
+            tokens = max(self.source_tokens, self.target_tokens)
+            raise ValueError(
+                f"gradient_accumulation_steps={given} contradicts device_tokens="
+                f"{self.device_tokens}: {tokens} tokens an update on {self.world_size} "
+                f"process(es) make {needed}. Leave gradient_accumulation_steps out, or set "
+                f"device_tokens to {math.ceil(tokens / (self.world_size * max(given, 1)))}."
             )
 
 
@@ -280,6 +329,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
     parser.error = _raise_value_error
     model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
+    if chosen.get("gradient_accumulation_steps") is not None:
+        training.refuse_other_accumulation(int(chosen["gradient_accumulation_steps"]))
     return Arguments(
         recipe=name,
         model={name: value for name, value in vars(model).items() if value is not None},

@@ -19,6 +19,7 @@ from training.checkpoints import check_output_dir, find_checkpoint, last_checkpo
 from training.data import PairCollator, drop_unusable, encode_pairs, load_corpus
 from training.launch import check_launch
 from training.model import build_model, build_tokenizer
+from training.plan import show_plan, write_elsewhere
 from training.results import Results, current_commit, write_config
 from training.trainer import VaswaniTrainer
 from training.watching import final_checkpoints
@@ -37,6 +38,8 @@ def main(argv: list[str]) -> None:
         set_up_logging(arguments)
         training, data = arguments.training, arguments.data
         check_launch(training)
+        if training.dry_run:
+            write_elsewhere(training)
         checkpoint = find_checkpoint(training)
         check_output_dir(training, checkpoint)
         with training.main_process_first(desc="reading the text"):
@@ -60,6 +63,9 @@ def main(argv: list[str]) -> None:
     # Section 3: the model
     model = build_model(arguments, tokenizer)
     logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
+    if training.dry_run:
+        show_plan(arguments, model, tokenizer, pairs["train"])
+        return
     write_config(arguments, model)
 
     # Sections 5.2 to 5.4: schedule, optimizer, regularization
