@@ -6,7 +6,7 @@ library's Marian of the same shape (from `to_marian`), and CTranslate2 in float3
 `to_ctranslate2`), in turn, round after round, with the same tokenizer, the same order by length and
 the same batches, beam 4, loading left out. All but ours divide by n^alpha alone; ours does by the
 paper's penalty, and once more by theirs. Given are the median seconds of a round and the ratio of
-speeds to Marian's; and how many translations equal ours by n^alpha, for speed must not buy other ones.
+speeds to Marian's; and how many translations equal ours by n^alpha: speed must not buy others.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """What README.md tells a reader to type is typed here."""
 
+import json
 import os
 import re
 import shlex
@@ -67,6 +68,15 @@ def test_translate_commands_run(workplace):
     (block,) = [block for block in blocks("sh") if "test.hypotheses" in block]
     run(block, workplace)
     assert (workplace / "test.hypotheses").read_text() == "a b c d\n" * 3
+
+
+def test_the_plot_command_runs(workplace):
+    pytest.importorskip("matplotlib")
+    log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]
+    (workplace / "runs" / "mine" / "log_history.json").write_text(json.dumps(log))
+    (block,) = [block for block in blocks("sh") if "vaswani-hf plot" in block]
+    run(block, workplace)
+    assert (workplace / "curves.png").stat().st_size > 1000
 
 
 def test_convert_commands_run(workplace):
