@@ -81,7 +81,8 @@ class Results:
             "data": corpus.counts,
             "training": {
                 "updates": trainer.state.global_step,
-                "epochs": trainer.state.epoch,
+                # A stream has no length to count epochs by.
+                "epochs": None if arguments.data.streaming else trainer.state.epoch,
                 "resumed_from": checkpoint,
                 "seconds": seconds,  # of this process, from its start or its resumption
                 "evaluation_seconds": evaluating,

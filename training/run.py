@@ -16,10 +16,12 @@ from transformers.trainer_utils import is_main_process
 
 from training.arguments import Arguments, parse_arguments
 from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
-from training.data import PairCollator, drop_unusable, encode_pairs, load_corpus
+from training.cleaning import CleaningRules, clean_and_mix, describe
+from training.data import PairCollator, encode_pairs, load_corpus
 from training.launch import check_launch
 from training.model import build_model, build_tokenizer
 from training.results import Results, current_commit, write_config
+from training.streaming import TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
 from vaswani_hf.hub import export
 
@@ -36,6 +38,7 @@ def main(argv: list[str]) -> None:
         set_up_logging(arguments)
         training, data = arguments.training, arguments.data
         check_launch(training)
+        check_streaming(data, training)
         checkpoint = find_checkpoint(training)
         check_output_dir(training, checkpoint)
         with training.main_process_first(desc="reading the text"):
@@ -52,9 +55,15 @@ def main(argv: list[str]) -> None:
             name: encode_pairs(split, tokenizer, data.segmented)
             for name, split in corpus.splits.items()
         }
-    pairs["train"], dropped = drop_unusable(pairs["train"], data.max_length)
-    corpus.counts.update(dropped)
-    logger.info("Training pairs: %s", corpus.counts)
+    try:
+        if data.streaming:
+            pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
+        else:
+            rules = CleaningRules.of(data)
+            pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
+            logger.info("Training text: %s.", describe(corpus.counts))
+    except ValueError as error:  # a setting that does not go with the text or the checkpoint
+        sys.exit(f"training/run.py: {error}")
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
@@ -71,6 +80,9 @@ def main(argv: list[str]) -> None:
         processing_class=tokenizer,
     )
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    if data.streaming:
+        corpus.counts = pairs["train"].report()
+        logger.info("Training text: %s.", describe(corpus.counts))
     results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint, commit)
 
     # Section 6.1: averaged checkpoints, beam search
