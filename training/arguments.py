@@ -103,6 +103,48 @@ class DataArguments:
     max_length: int = field(
         default=256, metadata={"help": "longest training sentence, in tokens with `</s>`"}
     )
+    max_length_ratio: float | None = field(
+        default=None,
+        metadata={
+            "help": "drop training pairs whose longer side has more than so many times the "
+            "shorter's tokens"
+        },
+    )
+    drop_copies: bool = field(
+        default=False, metadata={"help": "drop training pairs whose target is their source"}
+    )
+    drop_duplicates: bool = field(
+        default=False, metadata={"help": "drop training pairs that occur again, both sides alike"}
+    )
+    drop_undecodable: bool = field(
+        default=False,
+        metadata={"help": "drop and count lines that are not UTF-8; else they are an error"},
+    )
+    corpora: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "several training corpora: mappings with `name`, `weight` and where the text "
+            "is (dataset, train_source and train_target, or train_file); on the command line JSON"
+        },
+    )
+    streaming: bool = field(
+        default=False,
+        metadata={"help": "read and encode the training text while training; needs max_steps"},
+    )
+    shuffle_buffer_pairs: int = field(
+        default=50000,
+        metadata={
+            "help": "when streaming, pairs that a process reads ahead, sorts by length and "
+            "batches, in random order"
+        },
+    )
+    tokenizer_sample_pairs: int | None = field(
+        default=None,
+        metadata={
+            "help": "pairs that the vocabulary is learned from; all unless given, and the first "
+            "1,000,000 when streaming"
+        },
+    )
     license: str | None = field(
         default=None, metadata={"help": "license of the trained model, for its card"}
     )
@@ -110,6 +152,12 @@ class DataArguments:
     def __post_init__(self) -> None:
         if self.dataset == NO_DATASET:
             self.dataset = None
+        _require_at_least_one("shuffle_buffer_pairs", self.shuffle_buffer_pairs)
+        if self.tokenizer_sample_pairs is not None:
+            _require_at_least_one("tokenizer_sample_pairs", self.tokenizer_sample_pairs)
+        ratio = self.max_length_ratio
+        if ratio is not None and not ratio >= 1:
+            raise ValueError(f"max_length_ratio must be at least 1, got max_length_ratio={ratio}.")
 
 
 @dataclass
@@ -455,6 +503,7 @@ def _as_options(chosen: dict[str, Any]) -> list[str]:
         if isinstance(value, dict):
             value = json.dumps(value)
         values = value if isinstance(value, list) else [value]
+        values = [json.dumps(item) if isinstance(item, dict) else item for item in values]
         # `=` keeps a negative number from being taken for an option.
         if len(values) == 1:
             options.append(f"--{name}={values[0]}")

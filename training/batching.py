@@ -32,8 +32,8 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        source_lengths: Sequence[int],
-        target_lengths: Sequence[int],
+        source_lengths: Sequence[int] | np.ndarray,
+        target_lengths: Sequence[int] | np.ndarray,
         *,
         source_tokens: int,
         target_tokens: int,

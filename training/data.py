@@ -1,16 +1,29 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Sentence pairs: from the Hub, from files or made up; read, counted, cleaned and encoded."""
+"""Sentence pairs: from the Hub, from files or made up; read and encoded."""
 
 import copy
+import gzip
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import torch
-from datasets import Dataset, load_dataset
+from datasets import (
+    Dataset,
+    Features,
+    IterableDataset,
+    Value,
+    concatenate_datasets,
+    load_dataset,
+)
+from datasets.exceptions import DatasetGenerationError
+from datasets.fingerprint import Hasher
 from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerFast
 
 from vaswani_hf.lines import read_lines
@@ -18,24 +31,59 @@ from vaswani_hf.tokenization_vaswani import join_pieces
 
 from .arguments import DataArguments
 from .batching import full_batch
+from .corpora import CorpusPlan, plan_corpora, shares
 
 
 SPLITS = ("train", "validation", "test")
+SAMPLE_PAIRS = 1_000_000  # teach the vocabulary when streaming, unless said otherwise
+_ROWS = 10000  # of Arrow tables, at a time
 
 
 @dataclass
 class Corpus:
-    """Pairs of text by split, columns `source` and `target`, and how many were read and dropped."""
+    """Pairs of text by split, columns `source` and `target`, and how many were read and dropped.
+
+    A text that could not be decoded is `None`. When streaming there is no split `train`.
+
+    Args:
+        splits: the pairs; those of several training corpora one after the other.
+        plans: the corpora that `train` is made of.
+        sizes: how many pairs each of them has there; empty when streaming.
+        counts: what is reported.
+        sample_pairs: how many pairs teach the vocabulary; `None` for all.
+    """
 
     splits: dict[str, Dataset]
-    counts: dict[str, int] = field(default_factory=dict)
+    plans: list[CorpusPlan] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    counts: dict[str, Any] = field(default_factory=dict)
+    sample_pairs: int | None = None
+
+    def sentences(self) -> Iterator[str]:
+        """The texts that the vocabulary is learned from, sources and targets."""
+        if "train" in self.splits:
+            train = self.splits["train"]
+            if self.sample_pairs is not None and self.sample_pairs < len(train):
+                # Evenly spread: corpora stand one after the other.
+                places = np.arange(self.sample_pairs) * len(train) // self.sample_pairs
+                train = train.select(places)
+            texts = itertools.chain(train["source"], train["target"])
+        else:
+            texts = itertools.chain.from_iterable(self._first_pairs())
+        return (text for text in texts if text is not None)
+
+    def _first_pairs(self) -> Iterator[tuple[str | None, str | None]]:
+        count = SAMPLE_PAIRS if self.sample_pairs is None else self.sample_pairs
+        for plan, share in zip(self.plans, shares(self.plans) or [1.0], strict=True):
+            rows = itertools.islice(stream_pairs(plan.arguments), max(1, round(share * count)))
+            yield from (read_row(row, plan.arguments) for row in rows)
 
 
 def load_corpus(arguments: DataArguments, seed: int = 0) -> Corpus:
     """Read the splits that the arguments name; a split without files or data is left out.
 
     Args:
-        arguments: where to read.
+        arguments: where to read. With `streaming`, training text is only looked for.
         seed: of the made-up pairs of `dataset: demo`.
 
     Raises:
@@ -43,20 +91,89 @@ def load_corpus(arguments: DataArguments, seed: int = 0) -> Corpus:
             a line cannot be read; file and line are named.
         FileNotFoundError: if a file is missing.
     """
-    splits = {}
-    for split in SPLITS:
+    plans = plan_corpora(arguments)
+    splits, sizes = {}, []
+    for split in SPLITS[1:]:
         pairs = _load_split(arguments, split, seed)
         if pairs is not None:
             splits[split] = pairs
-    if "train" not in splits:
-        raise ValueError(
-            "There is no training data: give --dataset, or --train_source and --train_target, or "
-            "--train_file."
+    for plan in plans:
+        if arguments.streaming:
+            stream_pairs(plan.arguments)
+            continue
+        pairs = _load_split(plan.arguments, "train", seed)
+        if pairs is None:
+            raise ValueError(NO_TRAINING_DATA)
+        sizes.append(len(pairs))
+        splits["train"] = (
+            concatenate_datasets([splits["train"], pairs]) if "train" in splits else pairs
         )
-    return Corpus(splits, {"pairs_read": len(splits["train"])})
+    counts = {} if arguments.streaming else {"pairs_read": sum(sizes)}
+    return Corpus(splits, plans, sizes, counts, arguments.tokenizer_sample_pairs)
+
+
+NO_TRAINING_DATA = (
+    "There is no training data: give --dataset, or --train_source and --train_target, or "
+    "--train_file, or --corpora."
+)
+
+
+def stream_pairs(arguments: DataArguments) -> IterableDataset:
+    """The training rows of one corpus, read as they are asked for; `read_row` makes pairs of them.
+
+    Raises:
+        ValueError: if there is no training data, or it cannot be streamed.
+        FileNotFoundError: if a file is missing.
+    """
+    files = _files_of(arguments, "train")
+    if files is not None:
+        _require_files(files)
+        return IterableDataset.from_generator(
+            _rows,
+            gen_kwargs=_how_to_read(files, arguments, arguments.drop_undecodable),
+            features=_TEXTS,
+        )
+    if not arguments.dataset:
+        raise ValueError(NO_TRAINING_DATA)
+    if arguments.dataset == "demo":
+        raise ValueError("dataset=demo is made in memory; leave out streaming.")
+    return load_dataset(
+        arguments.dataset, arguments.dataset_config, split=arguments.train_split, streaming=True
+    )
+
+
+def read_row(row: dict[str, Any], arguments: DataArguments) -> tuple[str | None, str | None]:
+    """Source and target of a row of `stream_pairs`; `None` for what could not be decoded.
+
+    Raises:
+        ValueError: if the columns that the arguments name are not there.
+    """
+    if _files_of(arguments, "train") is not None:
+        return row["source"], row["target"]
+    keys = (arguments.source_column, arguments.target_column)
+    return _pair_of(row, keys, f"{arguments.dataset}, split {arguments.train_split}")
+
+
+Files = tuple[tuple[Path, ...], tuple[Path, ...], tuple[Path, ...]]  # source, target, both
+_TEXTS = Features({"source": Value("string"), "target": Value("string")})
 
 
 def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
+    files = _files_of(arguments, split)
+    if files is None:
+        return _load_named(arguments, split, seed) if arguments.dataset else None
+    _require_files(files)
+    # A test set is not to lose sentences.
+    how = _how_to_read(files, arguments, arguments.drop_undecodable and split == "train")
+    try:
+        return Dataset.from_generator(_rows, gen_kwargs=how, features=_TEXTS)
+    except DatasetGenerationError as error:
+        if isinstance(error.__cause__, ValueError):  # of `read_pairs`, for the user as it is
+            raise error.__cause__ from None
+        raise
+
+
+def _files_of(arguments: DataArguments, split: str) -> Files | None:
     sources, targets = (getattr(arguments, f"{split}_{side}") for side in ("source", "target"))
     files = getattr(arguments, f"{split}_file")
     if len(sources) != len(targets):
@@ -65,10 +182,14 @@ def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | No
             f"give them in pairs."
         )
     if not sources and not files:
-        return _load_named(arguments, split, seed) if arguments.dataset else None
-    return _dataset_of_files(
-        [*map(Path, sources)], [*map(Path, targets)], [*map(Path, files)], arguments
-    )
+        return None
+    return tuple(map(Path, sources)), tuple(map(Path, targets)), tuple(map(Path, files))
+
+
+def _require_files(files: Files) -> None:
+    for path in itertools.chain(*files):
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {path}.")
 
 
 def _load_named(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
@@ -86,47 +207,35 @@ def _load_named(arguments: DataArguments, split: str, seed: int) -> Dataset | No
         if split != "train" and "split" in str(error):
             return None
         raise
-    keys = (arguments.source_column, arguments.target_column)
+    keys, where = (arguments.source_column, arguments.target_column), arguments.dataset
 
+    # Only what the texts depend on: what `map` keeps is found again by a hash of this function.
     def texts(row: dict[str, Any]) -> dict[str, str]:
-        pair = _pair_of(row, keys, f"{arguments.dataset}, split {name}")
+        pair = _pair_of(row, keys, f"{where}, split {name}")
         return {"source": pair[0], "target": pair[1]}
 
     return loaded.map(texts, remove_columns=loaded.column_names)
 
 
-def _dataset_of_files(
-    sources: list[Path], targets: list[Path], files: list[Path], arguments: DataArguments
-) -> Dataset:
-    for path in (*sources, *targets, *files):
-        if not path.is_file():
-            raise FileNotFoundError(f"There is no file {path}.")
+def _how_to_read(files: Files, arguments: DataArguments, drop_undecodable: bool) -> dict[str, Any]:
     # `datasets` keeps what a generator gave under the hash of its arguments: a changed file must
     # change them. Tuples, as it takes a list for shards and would read the files once for each.
     state = tuple(
         (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns)
-        for path in (*sources, *targets, *files)
+        for path in itertools.chain(*files)
     )
-    keys = (arguments.source_column, arguments.target_column)
-    # Read once before: an error of `read_pairs` reaches the user as it is, not wrapped.
-    for _ in read_pairs(sources, targets, files, keys):
-        pass
-    return Dataset.from_generator(
-        _rows,
-        gen_kwargs={
-            "files": (tuple(sources), tuple(targets), tuple(files)),
-            "keys": keys,
-            "state": state,
-        },
-    )
+    return {
+        "files": files,
+        "keys": (arguments.source_column, arguments.target_column),
+        "drop_undecodable": drop_undecodable,
+        "state": state,
+    }
 
 
 def _rows(
-    files: tuple[tuple[Path, ...], tuple[Path, ...], tuple[Path, ...]],
-    keys: tuple[str, str],
-    state: Any,
-) -> Iterator[dict[str, str]]:
-    for source, target in read_pairs(*files, keys):
+    files: Files, keys: tuple[str, str], drop_undecodable: bool, state: Any
+) -> Iterator[dict[str, str | None]]:
+    for source, target in read_pairs(*files, keys, drop_undecodable=drop_undecodable):
         yield {"source": source, "target": target}
 
 
@@ -135,7 +244,9 @@ def read_pairs(
     targets: Sequence[Path],
     files: Sequence[Path] = (),
     keys: tuple[str, str] = ("source", "target"),
-) -> Iterator[tuple[str, str]]:
+    *,
+    drop_undecodable: bool = False,
+) -> Iterator[tuple[str | None, str | None]]:
     """Pairs from parallel files, and from files that hold both sides.
 
     Args:
@@ -143,27 +254,50 @@ def read_pairs(
         targets: files of their translations, in the same order.
         files: `.tsv` (source, tab, target) or `.jsonl` (an object a line).
         keys: the two keys of a JSON object; or language codes below its key `translation`.
+        drop_undecodable: whether a line that is not UTF-8 gives `None`, to be counted and dropped.
 
     Raises:
         ValueError: if two files differ in length, or a line is not UTF-8 or not as described.
     """
+    read = _decodable_lines if drop_undecodable else read_lines
     for source, target in zip(sources, targets, strict=True):
-        yield from _aligned(source, target)
+        yield from _aligned(source, target, read)
     for path in files:
         suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
         if suffix not in (".tsv", ".jsonl"):
             raise ValueError(f"{path} must end in .tsv or .jsonl (or .tsv.gz, .jsonl.gz).")
-        for number, line in enumerate(read_lines(path), start=1):
+        for number, line in enumerate(read(path), start=1):
             where = f"{path}, line {number}"
-            yield _tab_separated(line, where) if suffix == ".tsv" else _json_pair(line, keys, where)
+            if line is None:
+                yield None, None
+            elif suffix == ".tsv":
+                yield _tab_separated(line, where)
+            else:
+                yield _json_pair(line, keys, where)
 
 
-def _aligned(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    pairs = itertools.zip_longest(read_lines(source), read_lines(target))
+def _decodable_lines(path: Path) -> Iterator[str | None]:
+    """The lines as `read_lines` gives them, `None` for one that is not UTF-8."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as lines:
+        for line in lines:
+            try:
+                yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            except UnicodeDecodeError:
+                yield None
+
+
+_END: Any = object()  # of a file; a line may be `None`
+
+
+def _aligned(
+    source: Path, target: Path, read: Callable[[Path], Iterator[str | None]]
+) -> Iterator[tuple[str | None, str | None]]:
+    pairs = itertools.zip_longest(read(source), read(target), fillvalue=_END)
     for count, (left, right) in enumerate(pairs):
-        if left is None or right is None:
-            rest = sum(1 for _ in read_lines(target if left is None else source))
-            lines = (count, rest) if left is None else (rest, count)
+        if left is _END or right is _END:
+            rest = sum(1 for _ in read(target if left is _END else source))
+            lines = (count, rest) if left is _END else (rest, count)
             raise ValueError(
                 f"{source} has {lines[0]} lines and {target} has {lines[1]}; they must be parallel."
             )
@@ -205,62 +339,86 @@ def encode_pairs(
 ) -> Dataset:
     """Add `input_ids` and `labels`, both ending in `</s>`, to columns `source` and `target`.
 
+    What is read from files or the Hub is encoded once: a later run with the same text and the same
+    tokenizer finds it in the cache of `datasets`.
+
     Args:
-        pairs: columns `source` and `target`.
+        pairs: columns `source` and `target`; `None` where a text could not be decoded.
         tokenizer: makes the ids.
         segmented: the text is cut by subword-nmt; its words are joined again, so that translations
             are compared with words.
     """
 
-    def encode(rows: dict[str, list[str]]) -> dict[str, list[Any]]:
-        encoded: dict[str, list[Any]] = {
-            "input_ids": tokenizer(rows["source"])["input_ids"],
-            "labels": tokenizer(text_target=rows["target"])["input_ids"],
-        }
+    def encode(rows: dict[str, list[str | None]]) -> dict[str, list[Any]]:
+        encoded: dict[str, list[Any]] = encode_texts(rows["source"], rows["target"], tokenizer)
         if segmented:
-            encoded |= {side: [join_pieces(text) for text in rows[side]] for side in rows}
+            encoded |= {side: [text and join_pieces(text) for text in rows[side]] for side in rows}
         return encoded
 
-    return pairs.map(encode, batched=True, desc="Encoding")
+    # Of our own: the library's would hash the tokenizer's whole object, whose inner state changes
+    # with its use.
+    made_of = (pairs._fingerprint, _identity(tokenizer), segmented, _ENCODING)
+    return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=Hasher.hash(made_of))
 
 
-def drop_unusable(pairs: Dataset, max_length: int) -> tuple[Dataset, dict[str, int]]:
-    """Leave out pairs with an empty side, and pairs that are too long on either side.
-
-    Args:
-        pairs: encoded pairs.
-        max_length: tokens that a side may have, `</s>` included.
-
-    Returns:
-        The rest, and how many pairs were dropped as `dropped_empty` and `dropped_too_long` and how
-        many stayed, `pairs_kept`.
-
-    Raises:
-        ValueError: if nothing is left.
-    """
-    sources, targets = pairs["source"], pairs["target"]
-    kept, counts = [], {"dropped_empty": 0, "dropped_too_long": 0}
-    lengths = zip(*side_lengths(pairs), strict=True)
-    for place, (source, target, sizes) in enumerate(zip(sources, targets, lengths, strict=True)):
-        if not source.strip() or not target.strip():
-            counts["dropped_empty"] += 1
-        elif max(sizes) > max_length:
-            counts["dropped_too_long"] += 1
-        else:
-            kept.append(place)
-    counts["pairs_kept"] = len(kept)
-    if not kept:
-        raise ValueError(
-            f"None of {len(pairs)} training pairs is usable: {counts['dropped_empty']} have an "
-            f"empty side and {counts['dropped_too_long']} are longer than "
-            f"max_length={max_length} tokens."
-        )
-    return pairs.select(kept), counts
+_ENCODING = 1  # to be raised when `encode_pairs` gives other columns
 
 
-def side_lengths(pairs: Dataset) -> tuple[list[int], list[int]]:
-    """Tokens of each source and of each target."""
-    return [len(ids) for ids in pairs["input_ids"]], [len(ids) for ids in pairs["labels"]]
+def encode_texts(
+    sources: Sequence[str | None],
+    targets: Sequence[str | None],
+    tokenizer: PreTrainedTokenizerFast,
+) -> dict[str, list[list[int]]]:
+    """`input_ids` and `labels` of pairs; `None` is encoded as an empty text."""
+    lefts, rights = ([text or "" for text in side] for side in (sources, targets))
+    if type(tokenizer) is not PreTrainedTokenizerFast:  # its targets may be encoded differently
+        options = {"return_attention_mask": False, "verbose": False}
+        return {
+            "input_ids": tokenizer(lefts, **options)["input_ids"],
+            "labels": tokenizer(text_target=rights, **options)["input_ids"],
+        }
+    # What the call above comes to, without the offsets and masks that it works out beside the ids.
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = tokenizer.split_special_tokens
+    encoded = backend.encode_batch_fast(lefts + rights)
+    ids = [encoding.ids for encoding in encoded]
+    return {"input_ids": ids[: len(lefts)], "labels": ids[len(lefts) :]}
+
+
+def _identity(tokenizer: PreTrainedTokenizerFast) -> tuple[str, ...]:
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content.pop("truncation", None)  # set anew by every call
+    content.pop("padding", None)
+    return (
+        type(tokenizer).__qualname__,
+        json.dumps(content, sort_keys=True),
+        str(tokenizer.split_special_tokens),
+        str(getattr(tokenizer, "src_lang", None)),
+        str(getattr(tokenizer, "tgt_lang", None)),
+    )
+
+
+def side_lengths(pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of each source and of each target, `(len(pairs),)` each."""
+    sources, targets = (np.empty(len(pairs), dtype=np.int32) for _ in range(2))
+    first = 0
+    for table in arrow_tables(pairs, ["input_ids", "labels"]):
+        rows = slice(first, first + len(table))
+        sources[rows], targets[rows] = lengths_of(table, "input_ids"), lengths_of(table, "labels")
+        first = rows.stop
+    return sources, targets
+
+
+def arrow_tables(pairs: Dataset, columns: list[str]) -> Iterator[pa.Table]:
+    """The rows as Arrow has them, a bounded number at a time: no row becomes Python objects."""
+    yield from pairs.select_columns(columns).with_format("arrow").iter(batch_size=_ROWS)
+
+
+def lengths_of(table: pa.Table, column: str) -> np.ndarray:
+    """How many items the lists of a column have, `(len(table),)`."""
+    return pc.list_value_length(table[column]).to_numpy()
 
 
 class PairCollator:

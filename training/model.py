@@ -1,8 +1,6 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """The tokenizer and the model that a run starts with."""
 
-import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
@@ -32,11 +30,11 @@ def build_tokenizer(
     if arguments.training.process_index and folder.is_dir():
         return AutoTokenizer.from_pretrained(folder)
     if arguments.data.segmented:
-        tokenizer = tokenizer_of_segmented_text(_sentences(corpus), are_files=False)
+        tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
         vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
         tokenizer = train_tokenizer(
-            _sentences(corpus),
+            corpus.sentences(),
             vocab_size,
             are_files=False,
             split_digits=arguments.data.split_digits,
@@ -44,11 +42,6 @@ def build_tokenizer(
         )
     tokenizer.save_pretrained(folder)
     return tokenizer
-
-
-def _sentences(corpus: Corpus) -> Iterator[str]:
-    train = corpus.splits["train"]
-    return itertools.chain(train["source"], train["target"])
 
 
 def build_model(

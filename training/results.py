@@ -82,7 +82,8 @@ class Results:
             "data": corpus.counts,
             "training": {
                 "updates": trainer.state.global_step,
-                "epochs": trainer.state.epoch,
+                # A stream has no length to count epochs by.
+                "epochs": None if arguments.data.streaming else trainer.state.epoch,
                 "stopped_early": trainer.stopped_early,
                 "best_checkpoint": best_checkpoint(trainer),
                 "resumed_from": checkpoint,

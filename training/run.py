@@ -16,11 +16,13 @@ from transformers.trainer_utils import is_main_process
 
 from training.arguments import Arguments, parse_arguments
 from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
-from training.data import PairCollator, drop_unusable, encode_pairs, load_corpus
+from training.cleaning import CleaningRules, clean_and_mix, describe
+from training.data import PairCollator, encode_pairs, load_corpus
 from training.launch import check_launch
 from training.model import build_model, build_tokenizer
 from training.plan import show_plan, write_elsewhere
 from training.results import Results, current_commit, write_config
+from training.streaming import TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
 from training.watching import final_checkpoints
 from vaswani_hf.hub import export
@@ -40,6 +42,7 @@ def main(argv: list[str]) -> None:
         check_launch(training)
         if training.dry_run:
             write_elsewhere(training)
+        check_streaming(data, training)
         checkpoint = find_checkpoint(training)
         check_output_dir(training, checkpoint)
         with training.main_process_first(desc="reading the text"):
@@ -56,9 +59,15 @@ def main(argv: list[str]) -> None:
             name: encode_pairs(split, tokenizer, data.segmented)
             for name, split in corpus.splits.items()
         }
-    pairs["train"], dropped = drop_unusable(pairs["train"], data.max_length)
-    corpus.counts.update(dropped)
-    logger.info("Training pairs: %s", corpus.counts)
+    try:
+        if data.streaming:
+            pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
+        else:
+            rules = CleaningRules.of(data)
+            pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
+            logger.info("Training text: %s.", describe(corpus.counts))
+    except ValueError as error:  # a setting that does not go with the text or the checkpoint
+        sys.exit(f"training/run.py: {error}")
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
@@ -78,6 +87,9 @@ def main(argv: list[str]) -> None:
         processing_class=tokenizer,
     )
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    if data.streaming:
+        corpus.counts = pairs["train"].report()
+        logger.info("Training text: %s.", describe(corpus.counts))
     results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint, commit)
 
     # Section 6.1: averaged checkpoints, beam search

@@ -27,6 +27,7 @@ from .batching import TokenBatchSampler
 from .data import side_lengths
 from .metrics import SacreBleu, exact_match
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
+from .streaming import TokenBatchStream, stream_loader
 from .watching import EarlyStopping, logged_name, report_translations
 
 
@@ -70,6 +71,8 @@ class VaswaniTrainer(Seq2SeqTrainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Batches of `source_tokens` and `target_tokens` an update, over all processes."""
+        if isinstance(self.train_dataset, TokenBatchStream):
+            return stream_loader(self.train_dataset, self.data_collator, self.args.device)
         parts = self.args.world_size * self.args.gradient_accumulation_steps
         source_lengths, target_lengths = side_lengths(self.train_dataset)
         budget = {
@@ -97,13 +100,20 @@ class VaswaniTrainer(Seq2SeqTrainer):
             loader.batch_sampler.sampler = sampler
         return loader
 
+    def _save_rng_state(self, output_dir: str) -> None:
+        """What each process adds to a checkpoint: its random state, and its place in a stream."""
+        super()._save_rng_state(output_dir)
+        if isinstance(self.train_dataset, TokenBatchStream):
+            num_batches = self.state.global_step * self.args.gradient_accumulation_steps
+            self.train_dataset.save_state(output_dir, num_batches)
+
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
         """Batches of at most `eval_batch_tokens` a side, longest first, each sentence once."""
         pairs = self.eval_dataset if eval_dataset is None else eval_dataset
         if isinstance(pairs, str):
             pairs = self.eval_dataset[pairs]
         source_lengths, target_lengths = side_lengths(pairs)
-        longest = max(*source_lengths, *target_lengths)
+        longest = int(max(source_lengths.max(), target_lengths.max()))
         sampler = TokenBatchSampler(
             source_lengths,
             target_lengths,

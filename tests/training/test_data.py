@@ -1,11 +1,15 @@
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from training.arguments import DataArguments
-from training.data import drop_unusable, encode_pairs, load_corpus, read_pairs
+from training.data import encode_pairs, encode_texts, load_corpus, read_pairs
 from vaswani_hf import train_tokenizer
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
@@ -129,15 +133,6 @@ def test_one_sided_files_are_an_error(tmp_path):
         load_corpus(DataArguments(train_source=[str(source)]))
 
 
-def test_unusable_pairs_are_dropped_and_counted(tmp_path):
-    path = write(tmp_path / "a.tsv", "one\teins\n \tzwei\nthree\t\n" + "a " * 30 + "\tb\nc\td\n")
-    corpus = load_corpus(DataArguments(train_file=[str(path)]))
-    tokenizer = train_tokenizer([path], 300, show_progress=False)
-    kept, counts = drop_unusable(encode_pairs(corpus.splits["train"], tokenizer), max_length=20)
-    assert list(kept["source"]) == ["one", "c"]
-    assert counts == {"dropped_empty": 2, "dropped_too_long": 1, "pairs_kept": 2}
-
-
 def test_segmented_text_is_joined_once_it_is_encoded(tmp_path):
     path = write(tmp_path / "a.tsv", "twen@@ ty one\tein@@ und@@ zwanzig\n")
     pairs = load_corpus(DataArguments(train_file=[str(path)])).splits["train"]
@@ -159,3 +154,53 @@ def test_encoded_pairs_end_in_eos_on_both_sides(tmp_path):
     eos = tokenizer.eos_token_id
     assert row[0]["input_ids"][-1] == row[0]["labels"][-1] == eos
     assert tokenizer.decode(row[0]["labels"], skip_special_tokens=True) == "eins"
+
+
+SCRIPT = """
+import sys
+from transformers import AutoTokenizer
+from training.arguments import DataArguments
+from training.data import encode_pairs, load_corpus
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+tokenizer(["a call that leaves its mark"], padding=True, truncation=True, max_length=3)
+pairs = load_corpus(DataArguments(train_file=[sys.argv[2]])).splits["train"]
+print(encode_pairs(pairs, tokenizer).cache_files[0]["filename"])
+"""
+
+
+def test_a_second_run_finds_the_encoded_text_and_encodes_nothing(tmp_path):
+    path = write(tmp_path / "a.tsv", "one\teins\ntwo\tzwei\n")
+    train_tokenizer([path], 300, show_progress=False).save_pretrained(tmp_path / "tokenizer")
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "HF_HOME": str(tmp_path / "cache")}
+
+    def run():
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path / "tokenizer"), str(path)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found = Path(done.stdout.splitlines()[-1])
+        return found, found.stat().st_mtime_ns, "Encoding" in done.stderr
+
+    first, second = run(), run()
+    assert first[2] and not second[2]  # the progress bar of `map`
+    assert first[:2] == second[:2]
+
+
+def test_another_tokenizer_does_not_find_it(tmp_path):
+    path = write(tmp_path / "a.tsv", "one one\teins\ntwo two\tzwei\n")
+    pairs = load_corpus(DataArguments(train_file=[str(path)])).splits["train"]
+    ids = [
+        encode_pairs(pairs, train_tokenizer([path], size, show_progress=False))[0]["input_ids"]
+        for size in (270, 280)
+    ]
+    assert ids[0] != ids[1]
+
+
+def test_encoded_texts_are_what_the_tokenizer_gives(tmp_path):
+    texts = ["one two", "", " \u2581 </s> <pad>", "x" * 50]
+    path = write(tmp_path / "a.txt", "\n".join(texts))
+    tokenizer = train_tokenizer([path], 300, show_progress=False)
+    tokenizer(texts, padding=True, truncation=True, max_length=2)  # leaves its mark on the backend
+    encoded = encode_texts([*texts, None], [*texts[::-1], None], tokenizer)
+    expected = tokenizer([*texts, ""])["input_ids"]
+    assert encoded["input_ids"] == expected
+    assert encoded["labels"] == [*expected[:4][::-1], expected[4]]

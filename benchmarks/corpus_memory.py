@@ -1,0 +1,157 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python benchmarks/corpus_memory.py [--pairs 5000000] [--folder FOLDER]
+
+How much memory, and how long until the first batch, a large corpus takes: streaming, and otherwise,
+when it is encoded once and mapped from disk. Writes two made-up text files into a temporary folder,
+reads each way in a process of its own, and prints a JSON object. The files and the cache of
+`datasets` lie in FOLDER, the system's temporary folder by default, and are removed: about 5 GB for
+5 million pairs.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+
+NUM_BATCHES = 50
+SAMPLE_PAIRS = 100_000  # teach the vocabulary both times, so that the rest can be compared
+WORDS = 4, 16  # a sentence
+
+
+def main() -> None:
+    """Write the text, measure both ways, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5_000_000)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--measure", choices=("streaming", "in_memory"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.folder)))
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        figures = {"pairs": options.pairs, "bytes_of_text": write_text(folder, options.pairs)}
+        for way in ("streaming", "in_memory"):
+            done = subprocess.run(
+                [sys.executable, __file__, "--measure", way, "--folder", name],
+                env={
+                    **os.environ,
+                    "HF_HOME": str(folder / "cache"),
+                    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+                },
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+            figures[way] = json.loads(done.stdout.splitlines()[-1])
+            print(json.dumps({way: figures[way]}), file=sys.stderr)
+    print(json.dumps(figures, indent=2))
+
+
+def write_text(folder: Path, pairs: int) -> int:
+    """Two parallel files of made-up words, the frequent ones as frequent as in a language."""
+    chooser = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(chooser.choices(letters, k=chooser.randint(2, 9))) for _ in range(20000)]
+    frequencies = [1 / (rank + 1) for rank in range(len(words))]
+    with (folder / "text.source").open("w") as source, (folder / "text.target").open("w") as target:
+        for _ in range(0, pairs, 1000):
+            drawn = chooser.choices(words, frequencies, k=1000 * WORDS[1])
+            for start in range(0, len(drawn), WORDS[1]):
+                sentence = drawn[start : start + chooser.randint(*WORDS)]
+                source.write(" ".join(sentence) + "\n")
+                target.write(" ".join(word[::-1] for word in sentence) + "\n")
+    return sum((folder / f"text.{side}").stat().st_size for side in ("source", "target"))
+
+
+def measure(way: str, folder: Path) -> dict[str, float]:
+    """Seconds and bytes until there are batches."""
+    peak = Peak()
+    from training.arguments import DataArguments, VaswaniTrainingArguments
+    from training.batching import TokenBatchSampler
+    from training.cleaning import CleaningRules, clean_and_mix
+    from training.data import encode_pairs, load_corpus, side_lengths
+    from training.streaming import TokenBatchStream
+    from vaswani_hf import train_tokenizer
+
+    imported = peak.resident_bytes()
+    data = DataArguments(
+        train_source=[str(folder / "text.source")],
+        train_target=[str(folder / "text.target")],
+        streaming=way == "streaming",
+        tokenizer_sample_pairs=SAMPLE_PAIRS,
+    )
+    training = VaswaniTrainingArguments(output_dir=str(folder / "out"), max_steps=1, use_cpu=True)
+    seconds = {}
+    begun = time.monotonic()
+
+    def lap(name: str) -> None:
+        seconds[f"{name}_seconds"] = round(time.monotonic() - begun, 1)
+
+    corpus = load_corpus(data)
+    lap("read")
+    tokenizer = train_tokenizer(corpus.sentences(), 8000, are_files=False, show_progress=False)
+    lap("vocabulary")
+    if way == "streaming":
+        batches = iter(TokenBatchStream(corpus, tokenizer, data, training))
+        sizes = [len(next(batches))]
+        lap("first_batch")
+        sizes += [len(next(batches)) for _ in range(NUM_BATCHES - 1)]
+        lap("fifty_batches")
+        batches.close()
+    else:
+        pairs = encode_pairs(corpus.splits["train"], tokenizer)
+        lap("encoded")
+        pairs = clean_and_mix(corpus, pairs, CleaningRules.of(data), seed=0)
+        lap("cleaned")
+        budgets = {"source_tokens": training.source_tokens, "target_tokens": training.target_tokens}
+        sampler = TokenBatchSampler(*side_lengths(pairs), **budgets)
+        batches = (pairs[batch] for batch in sampler)
+        sizes = [len(next(batches)["labels"])]
+        lap("first_batch")
+        sizes += [len(next(batches)["labels"]) for _ in range(NUM_BATCHES - 1)]
+        lap("fifty_batches")
+    return {
+        **seconds,  # each from the start of reading
+        "pairs_in_fifty_batches": sum(sizes),
+        "imported_bytes": imported,
+        "peak_resident_bytes": peak.most_resident_bytes(),  # with pages of mapped files
+        "peak_anonymous_bytes": peak.anonymous_bytes,  # without: what the system cannot drop
+    }
+
+
+class Peak:
+    """The most memory that this process had, from Linux's own account of it."""
+
+    def __init__(self) -> None:
+        self.anonymous_bytes = 0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self.anonymous_bytes = max(self.anonymous_bytes, self._field("RssAnon"))
+            time.sleep(0.02)
+
+    def resident_bytes(self) -> int:
+        return self._field("VmRSS")
+
+    def most_resident_bytes(self) -> int:
+        return self._field("VmHWM")
+
+    @staticmethod
+    def _field(name: str) -> int:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return 1024 * int(line.split()[1])
+        raise ValueError(f"/proc/self/status has no {name}.")
+
+
+if __name__ == "__main__":
+    main()
