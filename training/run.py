@@ -15,11 +15,12 @@ from transformers import set_seed
 from transformers.trainer_utils import is_main_process
 
 from training.arguments import Arguments, parse_arguments
-from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
+from training.checkpoints import SaveError, check_output_dir, find_checkpoint, last_checkpoints
 from training.data import PairCollator, drop_unusable, encode_pairs, load_corpus
 from training.launch import check_launch
 from training.model import build_model, build_tokenizer
 from training.results import Results, current_commit, write_config
+from training.stopping import leave_if_stopped
 from training.trainer import VaswaniTrainer
 from vaswani_hf.hub import export
 
@@ -70,7 +71,12 @@ def main(argv: list[str]) -> None:
         data_collator=PairCollator(tokenizer, model),
         processing_class=tokenizer,
     )
-    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    try:
+        outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    except SaveError as error:
+        sys.exit(f"training/run.py: {error}")
+    leave_if_stopped(trainer)
+    model = trainer.model
     results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint, commit)
 
     # Section 6.1: averaged checkpoints, beam search
