@@ -176,8 +176,8 @@ def saving(training: VaswaniTrainingArguments, step: int, is_sharded: bool) -> I
         yield str(unfinished)
         _flush(unfinished)
     except (OSError, SafetensorError, RuntimeError) as error:
-        # torch.save reports a failed write by a RuntimeError that names its writer.
-        if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in str(error):
+        # torch.save reports a failed write by a RuntimeError that names its writer's source file.
+        if isinstance(error, RuntimeError) and "inline_container" not in str(error):
             raise
         problems.append(_why_not(final, error))
         if is_sharded:
@@ -197,7 +197,9 @@ def saving(training: VaswaniTrainingArguments, step: int, is_sharded: bool) -> I
     training.distributed_state.wait_for_everyone()
 
 
-def _why_not(final: Path, error: Exception) -> str:
+def _why_not(final: Path, error: BaseException) -> str:
+    while error.__context__ is not None:  # what came first; torch.save fails again as it closes
+        error = error.__context__
     earlier = [folder.name for folder in checkpoints(final.parent) if not what_is_torn(folder)]
     try:
         space = f" ({shutil.disk_usage(final.parent).free / 2**20:,.0f} MiB are free there)"
