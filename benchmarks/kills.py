@@ -58,7 +58,7 @@ use_cpu: true
 resume_from_checkpoint: auto
 """
 PARTS = ("optimizer.pt", "scheduler.pt")
-LONGEST_LIFE_SECONDS = 120.0
+LONGEST_LIFE_SECONDS = 900.0
 
 
 def main(argv: list[str]) -> None:
@@ -178,6 +178,7 @@ def live_and_die(
         else:
             while newest(output) <= before and process.poll() is None:
                 if time.monotonic() > limit:
+                    kill(process, options, chooser)
                     raise TimeoutError(f"No checkpoint came: {log.read_text(encoding='utf-8')}")
                 time.sleep(0.005)
             time.sleep(chooser.uniform(0.0, 0.8))
