@@ -204,7 +204,10 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     )
     max_minutes: float | None = field(
         default=None,
-        metadata={"help": "minutes after which training ends, if max_steps is not first"},
+        metadata={
+            "help": "minutes after which training ends, if max_steps is not first; those before a "
+            "resumption count"
+        },
     )
     run_name: str | None = field(
         default=None,
@@ -301,6 +304,16 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(
                 f"load_best_model_at_end=True keeps one checkpoint and average_last="
                 f"{self.average_last} averages several; set average_last to 1 to keep the best."
+            )
+        if self.save_only_model:
+            raise ValueError(
+                "save_only_model=True would leave checkpoints that no run can go on from; leave it "
+                "out."
+            )
+        if self.enable_jit_checkpoint:
+            raise ValueError(
+                "enable_jit_checkpoint=True is not needed: SIGTERM saves a checkpoint and stops in "
+                "any case; leave it out."
             )
         limit = self.save_total_limit
         if limit is not None and limit < self.average_last:

@@ -15,13 +15,14 @@ from transformers import set_seed
 from transformers.trainer_utils import is_main_process
 
 from training.arguments import Arguments, parse_arguments
-from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
+from training.checkpoints import SaveError, check_output_dir, find_checkpoint, last_checkpoints
 from training.cleaning import CleaningRules, clean_and_mix, describe
 from training.data import PairCollator, encode_pairs, load_corpus
 from training.launch import check_launch
 from training.model import build_model, build_tokenizer
 from training.plan import show_plan, write_elsewhere
 from training.results import Results, current_commit, write_config
+from training.stopping import leave_if_stopped
 from training.streaming import TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
 from training.watching import final_checkpoints
@@ -86,7 +87,12 @@ def main(argv: list[str]) -> None:
         data_collator=PairCollator(tokenizer, model),
         processing_class=tokenizer,
     )
-    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    try:
+        outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    except SaveError as error:
+        sys.exit(f"training/run.py: {error}")
+    leave_if_stopped(trainer)
+    model = trainer.model
     if data.streaming:
         corpus.counts = pairs["train"].report()
         logger.info("Training text: %s.", describe(corpus.counts))

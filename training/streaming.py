@@ -71,6 +71,13 @@ def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> 
     for name in ("save_strategy", "eval_strategy"):
         if getattr(training, name) == "epoch":
             raise ValueError(f"streaming knows no end of an epoch: {name} must be steps or no.")
+    if training.dry_run:
+        raise ValueError(
+            "dry_run counts the pairs and batches of an epoch, which a stream does not know; plan "
+            "with a sample of the text, without streaming."
+        )
+    if training.pad_to_multiple_of is not None:
+        raise ValueError("streaming cannot fill its batches: leave out pad_to_multiple_of.")
     if training.ignore_data_skip:
         raise ValueError("streaming resumes at its place at once; leave out ignore_data_skip.")
     parts = training.world_size * training.gradient_accumulation_steps

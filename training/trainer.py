@@ -4,11 +4,12 @@
 import logging
 import math
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import torch
 from accelerate.data_loader import BatchSamplerShard
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -20,13 +21,21 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
-from transformers.trainer_utils import EvalLoopOutput
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import (
+    PREFIX_CHECKPOINT_DIR,
+    EvalLoopOutput,
+    rotate_checkpoints,
+)
 
 from .arguments import VaswaniTrainingArguments
 from .batching import TokenBatchSampler
+from .checkpoints import STATE, saving
 from .data import side_lengths
 from .metrics import SacreBleu, exact_match
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
+from .sharding import is_sharded, unsharded
+from .stopping import StopSignals
 from .streaming import TokenBatchStream, stream_loader
 from .watching import EarlyStopping, logged_name, report_translations
 
@@ -48,7 +57,8 @@ class VaswaniTrainer(Seq2SeqTrainer):
             warmup_steps = args.get_warmup_steps(args.max_steps)
             args.learning_rate = peak_learning_rate(model.config.d_model, warmup_steps)
         super().__init__(**arguments)
-        self.add_callback(CheckpointClock())
+        self.clock = CheckpointClock()
+        self.add_callback(self.clock)
         self.early_stopping: EarlyStopping | None = None
         if args.early_stopping_patience is not None:
             self.early_stopping = EarlyStopping(args)
@@ -56,9 +66,8 @@ class VaswaniTrainer(Seq2SeqTrainer):
         self.bleu_signature: str | None = None
         self.compound_split_signature: str | None = None
         self.samples: list[tuple[str, str, str]] = []  # source, translation, reference
-        self._started = time.monotonic()
         self._tokens_since_log = torch.zeros((), dtype=torch.long)
-        self._last_log = self._started
+        self._last_log = time.monotonic()
         self.target_tokens_seen = 0
         self.evaluation_seconds = 0.0
 
@@ -87,6 +96,11 @@ class VaswaniTrainer(Seq2SeqTrainer):
             pad_to_multiple_of=self.args.pad_to_multiple_of,
             seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
         )
+        if len(sampler) % self.args.world_size:
+            raise ValueError(
+                f"{len(self.train_dataset)} pairs cannot be shared by {self.args.world_size} "
+                f"processes, which do equally many updates; start fewer."
+            )
         logger.info(
             "%d batches an epoch; padding takes %.1f %% of them.",
             *(len(sampler), 100 * sampler.padding_share),
@@ -140,6 +154,61 @@ class VaswaniTrainer(Seq2SeqTrainer):
         )
         return self.accelerator.prepare(loader)
 
+    # Checkpoints
+
+    def train(self, *arguments: Any, **named: Any) -> Any:
+        """The library's training; SIGTERM or SIGINT ends it with a checkpoint (`clock.stopped_by`).
+
+        Raises:
+            SaveError: if a checkpoint could not be written, as on a full disk.
+        """
+        with self.clock.signals:
+            outcome = super().train(*arguments, **named)
+        if is_sharded(self.model):
+            self.model: Any = unsharded(self.model)
+            self.model_wrapped = self.model
+        return outcome
+
+    def _run_epoch(self, *arguments: Any, **named: Any) -> None:
+        # The library does an update before it asks whether a resumed run had its last one.
+        if self.state.global_step >= self.state.max_steps or self.clock.is_over(self.args):
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(*arguments, **named)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """The library's parts in the library's order, in a folder that is whole or not there.
+
+        Older checkpoints go once the new one is on the disk, not before.
+        """
+        self.store_flos()
+        state, run_dir = self.state, Path(self.args.output_dir)
+        with saving(self.args, state.global_step, self.is_fsdp_enabled) as folder:
+            self.save_model(folder, _internal_call=True)
+            if state.best_global_step:
+                best = run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
+                if best.exists() or state.best_global_step == state.global_step:
+                    state.best_model_checkpoint = str(best)
+            self._save_optimizer_and_scheduler(folder)
+            self._save_scaler(folder)
+            self._save_rng_state(folder)
+            if self.args.should_save:
+                for part in [*self.callback_handler.callbacks, self.control]:
+                    if isinstance(part, ExportableState):
+                        state.stateful_callbacks[type(part).__name__] = part.state()
+                state.save_to_json(str(Path(folder) / STATE))
+        if self.args.push_to_hub:
+            self._push_from_checkpoint(
+                str(run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+            )
+        if self.args.should_save:
+            rotate_checkpoints(
+                output_dir=str(run_dir),
+                save_total_limit=self.args.save_total_limit,
+                best_model_checkpoint=state.best_model_checkpoint,
+                use_mtime=True,
+            )
+
     # Schedule (section 5.3)
 
     def create_scheduler(
@@ -175,7 +244,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
                 logs["target_tokens_per_second"] = round(seen / max(now - self._last_log, 1e-9), 1)
             self._tokens_since_log.zero_()
             self._last_log = now
-        logs["elapsed_seconds"] = round(now - self._started, 1)
+        logs["elapsed_seconds"] = round(now - self.clock.begun, 1)
         super().log(logs, *rest, **named)
 
     def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
@@ -250,6 +319,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             "max_extra_tokens": self.args.max_extra_tokens,
             **self._gen_kwargs,
             "max_new_tokens": self.args.generation_max_length,
+            "synced_gpus": is_sharded(self.model) and self.args.world_size > 1,
         }
         options = {name: value for name, value in options.items() if value is not None}
         options.pop("max_length", None)
@@ -279,11 +349,33 @@ class VaswaniTrainer(Seq2SeqTrainer):
         return scores
 
 
-class CheckpointClock(TrainerCallback):
-    """Checkpoints every `save_minutes` (section 6.1) and at the end; an end after `max_minutes`.
+class CheckpointClock(TrainerCallback, ExportableState):
+    """Checkpoints every `save_minutes` (section 6.1), at the end and when a signal asks to stop.
 
-    The main process decides, so that all processes save at the same update.
+    Training ends after `max_minutes`, those before a resumption included. The main process has the
+    clock, any process may get the signal; all of them save and stop at the same update.
     """
+
+    def __init__(self) -> None:
+        self.begun = self.last_save = time.monotonic()
+        self.signals = StopSignals()
+        self.stopped_by = 0  # number of the signal that ended training
+        self.num_processes = 1
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: time spent, and by how many processes."""
+        kept = {
+            "seconds_before": round(time.monotonic() - self.begun, 3),
+            "num_processes": self.num_processes,
+        }
+        return {"args": {}, "attributes": kept}
+
+    def is_over(self, args: TrainingArguments) -> bool:
+        """Whether `max_minutes` have passed."""
+        assert isinstance(args, VaswaniTrainingArguments)
+        return args.max_minutes is not None and (
+            time.monotonic() - self.begun >= 60 * args.max_minutes
+        )
 
     def on_train_begin(
         self,
@@ -293,7 +385,10 @@ class CheckpointClock(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Start the clocks."""
-        self.begun = self.last_save = time.monotonic()
+        saved = state.stateful_callbacks.get(type(self).__name__, {})
+        self.last_save = time.monotonic()
+        self.begun = self.last_save - saved.get("attributes", {}).get("seconds_before", 0.0)
+        self.num_processes = args.world_size
 
     def on_step_end(
         self,
@@ -302,21 +397,23 @@ class CheckpointClock(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Look at the clocks after each update."""
+        """Look at the clocks and for signals after each update."""
         assert isinstance(args, VaswaniTrainingArguments)
-        if args.save_minutes is None and args.max_minutes is None:
-            is_over = is_due = False
-        else:
-            now = time.monotonic()
-            is_over = args.max_minutes is not None and now - self.begun >= 60 * args.max_minutes
-            is_due = (
-                args.save_minutes is not None and now - self.last_save >= 60 * args.save_minutes
+        minutes, since = args.save_minutes, time.monotonic() - self.last_save
+        is_due = minutes is not None and since >= 60 * minutes
+        is_over, self.stopped_by = self.is_over(args), self.signals.received
+        if args.world_size > 1:
+            is_main = args.process_index == 0
+            asked = torch.tensor(
+                [self.stopped_by, is_main and is_over, is_main and is_due],
+                dtype=torch.int,
+                device=args.device,
             )
-            if args.world_size > 1:
-                is_over, is_due = broadcast_object_list([is_over, is_due])
-        if is_over:
+            torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
+            self.stopped_by, is_over, is_due = asked.tolist()
+        if is_over or self.stopped_by:
             control.should_training_stop = True
-        if is_due or is_over or state.global_step >= state.max_steps:
+        if is_due or control.should_training_stop or state.global_step >= state.max_steps:
             control.should_save = True
 
     def on_save(

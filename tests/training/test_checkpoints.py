@@ -1,4 +1,8 @@
 import json
+import logging
+import os
+import resource
+import signal
 
 import pytest
 import torch
@@ -6,10 +10,12 @@ from safetensors.torch import save_file
 
 from training.arguments import VaswaniTrainingArguments
 from training.checkpoints import (
+    SaveError,
     check_output_dir,
     checkpoints,
     find_checkpoint,
     last_checkpoints,
+    saving,
     what_is_torn,
 )
 
@@ -18,8 +24,8 @@ def make(folder, step):
     path = folder / f"checkpoint-{step}"
     path.mkdir(parents=True)
     save_file({"w": torch.zeros(1000)}, path / "model.safetensors")
-    for name in ("optimizer.pt", "scheduler.pt"):
-        (path / name).write_bytes(b"x")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({"w": torch.zeros(1000)}, path / name)
     (path / "trainer_state.json").write_text(json.dumps({"global_step": step}))
     return path
 
@@ -76,3 +82,129 @@ def test_the_last_checkpoints_are_by_number_and_not_beyond_the_run(tmp_path):
     assert checkpoints(tmp_path)[0].name == "checkpoint-900"
     names = [path.name for path in last_checkpoints(tmp_path, 2, last_step=1100)]
     assert names == ["checkpoint-1000", "checkpoint-1100"]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """A checkpoint that the library's own trainer has written."""
+    from transformers import Trainer, TrainingArguments
+
+    class Line(torch.nn.Linear):
+        def forward(self, x):
+            return {"loss": super().forward(x).sum()}
+
+    folder = tmp_path_factory.mktemp("real")
+    arguments = TrainingArguments(
+        output_dir=str(folder), max_steps=1, save_steps=1, use_cpu=True, disable_tqdm=True
+    )
+    Trainer(Line(2, 1), arguments, train_dataset=[{"x": torch.ones(2)}] * 8).train()
+    return folder / "checkpoint-1"
+
+
+def test_the_librarys_own_checkpoint_is_whole(real):
+    assert what_is_torn(real) is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"),
+        *("trainer_state.json", "training_args.bin"),
+    ],
+)
+def test_a_part_that_was_cut_in_half_is_recognised(real, part):
+    content = (real / part).read_bytes()
+    os.truncate(real / part, len(content) // 2)
+    try:
+        torn = what_is_torn(real)
+    finally:
+        (real / part).write_bytes(content)
+    # What was chosen is of no use for going on.
+    assert torn is None if part == "training_args.bin" else torn.startswith(f"{part} is damaged")
+
+
+def test_what_is_passed_over_is_said(tmp_path, caplog):
+    make(tmp_path, 1)
+    os.truncate(make(tmp_path, 2) / "optimizer.pt", 100)
+    (make(tmp_path, 3) / "rng_state.pth").unlink()
+    with caplog.at_level(logging.INFO, logger="training"):
+        find_checkpoint(asked(tmp_path, "auto"))
+    assert caplog.messages == [
+        "Passing over checkpoint-3, which is torn: rng_state.pth is missing.",
+        "Passing over checkpoint-2, which is torn: optimizer.pt is damaged.",
+        "Resuming from checkpoint-1.",
+    ]
+
+
+def test_another_number_of_processes_is_warned_of(tmp_path, caplog):
+    state = {"attributes": {"num_processes": 4}}
+    (make(tmp_path, 1) / "trainer_state.json").write_text(
+        json.dumps({"global_step": 1, "stateful_callbacks": {"CheckpointClock": state}})
+    )
+    find_checkpoint(asked(tmp_path, "auto"))
+    assert "checkpoint-1 was written by 4 processes and is resumed by 1" in caplog.text
+
+
+def test_a_checkpoint_has_its_name_only_when_it_is_whole(tmp_path):
+    with saving(asked(tmp_path, None), 5, is_sharded=False) as folder:
+        assert checkpoints(tmp_path) == []
+        (tmp_path / "unfinished-checkpoint-5" / "weights").write_text("all of them")
+        assert os.path.samefile(folder, tmp_path / "unfinished-checkpoint-5")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-5"]
+    assert (tmp_path / "checkpoint-5" / "weights").read_text() == "all of them"
+
+
+def test_a_torn_checkpoint_is_replaced_by_a_whole_one(tmp_path):
+    (make(tmp_path, 5) / "rng_state_3.pth").write_text("of an earlier run")
+    with saving(asked(tmp_path, None), 5, is_sharded=False) as folder:
+        torch.save({}, f"{folder}/optimizer.pt")
+    assert [path.name for path in tmp_path.rglob("*")] == ["checkpoint-5", "optimizer.pt"]
+
+
+@pytest.mark.parametrize("part", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
+def test_a_full_disk_leaves_the_last_checkpoint_and_nothing_torn(tmp_path, part):
+    make(tmp_path, 4)
+    write = {
+        "model.safetensors": lambda path: save_file({"w": torch.zeros(9000)}, path),
+        "optimizer.pt": lambda path: torch.save({"w": torch.zeros(9000)}, path),
+        "trainer_state.json": lambda path: path.write_text("9" * 36000),
+    }[part]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as on a full disk, only writing fails
+    try:
+        with (
+            pytest.raises(SaveError, match=r"/checkpoint-8 could not be written \(") as told,
+            saving(asked(tmp_path, None), 8, is_sharded=False) as folder,
+        ):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, limits[1]))
+            write(tmp_path / os.path.basename(folder) / part)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert "The last whole checkpoint is checkpoint-4: make room" in str(told.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-4"]
+    assert what_is_torn(tmp_path / "checkpoint-4") is None
+
+
+def test_what_is_no_failed_write_is_not_called_one(tmp_path):
+    with (
+        pytest.raises(RuntimeError, match="CUDA") as told,
+        saving(asked(tmp_path, None), 8, is_sharded=False),
+    ):
+        raise RuntimeError("CUDA error")
+    assert not isinstance(told.value, SaveError)
+
+
+def test_an_unfinished_checkpoint_is_removed_and_said_so(tmp_path, caplog):
+    make(tmp_path, 4)
+    make(tmp_path, 8).rename(tmp_path / "unfinished-checkpoint-8")
+    with caplog.at_level(logging.INFO, logger="training"):
+        check_output_dir(asked(tmp_path, "auto"), "checkpoint-4")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-4"]
+    assert "Removing unfinished-checkpoint-8" in caplog.text
+
+
+@pytest.mark.parametrize("field", ["save_only_model", "enable_jit_checkpoint"])
+def test_fields_that_contradict_exact_resumption_are_refused(tmp_path, field):
+    with pytest.raises(ValueError, match=f"{field}=True"):
+        VaswaniTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **{field: True})

@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from accelerate.commands.config.config_args import load_config_from_file
 
 from tests.conftest import REPOSITORY
+from vaswani_hf import VaswaniForConditionalGeneration
 
 
 @pytest.mark.parametrize(
@@ -64,3 +66,27 @@ def test_one_process_is_no_mistake(tmp_path):
         timeout=120,
     )
     assert "There is no training data" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "processes", "machines"),
+    [
+        ("cpu_2", "MULTI_GPU", 2, 1),
+        ("gpus_8", "MULTI_GPU", 8, 1),
+        ("fsdp2_8", "FSDP", 8, 1),
+        ("nodes_4x8", "MULTI_GPU", 32, 4),
+    ],
+)
+def test_the_configs_are_read_by_accelerate_as_their_names_say(name, kind, processes, machines):
+    # cpu_2 also starts the processes of test_processes.py.
+    read = load_config_from_file(str(REPOSITORY / "training" / "configs" / f"{name}.yaml"))
+    assert (read.distributed_type.value, read.num_processes) == (kind, processes)
+    assert (read.num_machines, read.mixed_precision) == (machines, "no")
+
+
+def test_fsdp_wraps_the_layers_of_the_model_and_keeps_whole_weights():
+    read = load_config_from_file(str(REPOSITORY / "training" / "configs" / "fsdp2_8.yaml"))
+    layers = read.fsdp_config["fsdp_transformer_layer_cls_to_wrap"].split(",")
+    assert set(layers) == set(VaswaniForConditionalGeneration._no_split_modules)
+    assert read.fsdp_config["fsdp_version"] == 2
+    assert read.fsdp_config["fsdp_state_dict_type"] == "FULL_STATE_DICT"

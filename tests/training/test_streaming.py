@@ -272,6 +272,8 @@ def test_a_checkpoint_without_the_place_of_a_process_is_refused(text, tmp_path):
         ({}, {"dataloader_num_workers": 2}, "dataloader_num_workers=2"),
         ({}, {"save_strategy": "epoch"}, "save_strategy must be steps or no"),
         ({}, {"ignore_data_skip": True}, "leave out ignore_data_skip"),
+        ({}, {"dry_run": True}, "dry_run counts the pairs and batches of an epoch"),
+        ({}, {"pad_to_multiple_of": 8}, "leave out pad_to_multiple_of"),
         ({"max_length": 101}, {"world_size": 2}, "max_length=101 but a batch holds 100 tokens"),
     ],
 )

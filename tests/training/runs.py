@@ -1,0 +1,79 @@
+"""Small trainings in processes of their own, for the tests that kill or multiply them."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+
+
+RECIPE = """\
+extends: base
+vocab_size: 300
+d_model: 32
+d_ff: 64
+num_heads: 2
+encoder_layers: 1
+decoder_layers: 1
+dropout: 0.1
+source_tokens: 240
+target_tokens: 240
+gradient_accumulation_steps: 2
+warmup_steps: 10
+learning_rate: 1.0e-3
+save_strategy: steps
+save_steps: 4
+save_minutes: null
+average_last: 2
+eval_strategy: "no"
+logging_steps: 5
+num_beams: 2
+disable_tqdm: true
+use_cpu: true
+"""
+
+
+def write_pairs(path: Path, count: int, seed: int = 0) -> None:
+    """Words and their reversed letters, one to six a pair."""
+    chooser = random.Random(seed)
+    words = ["".join(chooser.choices("abcde", k=chooser.randint(1, 4))) for _ in range(20)]
+    with path.open("w") as lines:
+        for _ in range(count):
+            source = chooser.choices(words, k=chooser.randint(1, 6))
+            target = [word[::-1] for word in source]
+            lines.write(f"{' '.join(source)}\t{' '.join(target)}\n")
+
+
+def run(folder: Path, *options: str, processes: int = 1, script: Path | None = None, status=0):
+    """Train by the recipe of a folder; `script` stands in for training/run.py."""
+    launch = [sys.executable]
+    if processes > 1:
+        config = str(REPOSITORY / "training" / "configs" / "cpu_2.yaml")
+        launch += ["-m", "accelerate.commands.launch", "--config_file", config]
+        launch += ["--num_processes", str(processes)]
+    done = subprocess.run(
+        [*launch, str(script or "training/run.py"), str(folder / "tiny.yaml"), *options],
+        cwd=REPOSITORY,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert status is None or done.returncode == status, (
+        done.returncode,
+        done.stdout[-2000:] + done.stderr[-6000:],
+    )
+    return done
+
+
+def results_of(output: Path) -> dict:
+    return json.loads((output / "results.json").read_text())
