@@ -81,6 +81,7 @@ def run_of(**changes):
         **{"gradient_accumulation_steps": 1, "seed": 3, "data_seed": None},
         **{"source_tokens": 200, "target_tokens": 160, "dataloader_num_workers": 0},
         **{"save_strategy": "steps", "eval_strategy": "no", "ignore_data_skip": False},
+        **{"dry_run": False, "pad_to_multiple_of": None},
         "model_name_or_path": None,
     }
     return SimpleNamespace(**{**fields, **changes})
