@@ -158,3 +158,11 @@ def test_real_text_comes_back_as_it_was(shared_data):
     ids = tokenizer(lines)["input_ids"]
     assert tokenizer.batch_decode(ids, skip_special_tokens=True) == lines
     assert not any(tokenizer.unk_token_id in each for each in ids)
+
+
+def test_nothing_decodes_to_an_empty_text():
+    learned = train_tokenizer(["a b c"] * 5, 300, are_files=False, show_progress=False)
+    segmented = tokenizer_of_segmented_text(["ein@@ und zwei"], are_files=False)
+    for tokenizer in (learned, segmented):
+        assert tokenizer.decode([]) == ""
+        assert tokenizer.decode([tokenizer.eos_token_id], skip_special_tokens=True) == ""

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 from .configuration_vaswani import VaswaniConfig
 from .modeling_vaswani import VaswaniForConditionalGeneration, VaswaniModel
 from .tokenization_vaswani import train_tokenizer
-from .translation import Translator
+from .translation import CTranslate2Translator, Translator
 
 
 __version__ = "0.1.0"
@@ -20,6 +20,7 @@ AutoModel.register(VaswaniConfig, VaswaniModel)
 AutoModelForSeq2SeqLM.register(VaswaniConfig, VaswaniForConditionalGeneration)
 
 __all__ = [
+    "CTranslate2Translator",
     "Translator",
     "VaswaniConfig",
     "VaswaniForConditionalGeneration",

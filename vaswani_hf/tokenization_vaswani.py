@@ -148,7 +148,7 @@ def tokenizer_of_segmented_text(
             decoders.Replace(Regex("$"), " "),
             decoders.Replace(f"{SPLIT_MARK} ", ""),
             decoders.Fuse(),
-            decoders.Strip(" ", 0, 1),
+            decoders.Replace(Regex(" $"), ""),
         ]
     )
     return _finish(tokenizer, model_max_length)

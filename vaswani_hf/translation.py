@@ -369,8 +369,7 @@ class CTranslate2Translator(TextTranslator):
     def search(self, sources: list[list[int]], max_tokens: int) -> list[list[Hypothesis]]:
         """What CTranslate2 finds for each source, with at most so many tokens, `</s>` included."""
         patience = self.patience if self.num_beams > 1 else 1
-        # By a penalty of 0, CTranslate2 would also wait for the best of the beam to end.
-        alpha = self.length_penalty or 1e-9
+        alpha = self.length_penalty
         results = self.model.translate_batch(
             [[self.source_pieces[token] for token in source] for source in sources],
             beam_size=self.num_beams,

@@ -209,7 +209,7 @@ def require(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(
-            f'{name} is needed for this conversion: pip install "vaswani-hf[export]"'
+            f'{name} is needed for this: pip install "vaswani-hf[export]"'
         ) from error
 
 

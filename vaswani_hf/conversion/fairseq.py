@@ -823,7 +823,7 @@ def tokenizer_of_dictionary(pieces: list[str]) -> Tokenizer:
             decoders.Replace(Regex("$"), " "),
             decoders.Replace(f"{SPLIT_MARK} ", ""),
             decoders.Fuse(),
-            decoders.Strip(" ", 0, 1),
+            decoders.Replace(Regex(" $"), ""),
         ]
     )
     return tokenizer
@@ -869,7 +869,7 @@ def tokenizer_of_codes(pieces: list[str], codes: Codes) -> Tokenizer:
             *(decoders.Replace(Regex(f"^{name}$"), f"{name} ") for name in SPECIAL_PIECES),
             decoders.Replace(Regex(f"{codes.end}$"), " "),
             decoders.Fuse(),
-            decoders.Strip(" ", 0, 1),
+            decoders.Replace(Regex(" $"), ""),
         ]
     )
     return tokenizer
