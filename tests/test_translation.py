@@ -116,6 +116,13 @@ def test_the_limit_of_other_models_is_that_of_the_batch(copier, marian):
     assert num_generated(endless(marian, copier[1]), ["a"]) == [2 + 50]
 
 
+def test_other_models_do_not_run_past_their_positions(copier, marian):
+    config = copy.deepcopy(marian.config)
+    config.max_position_embeddings = 8
+    short = MarianMTModel(config)
+    assert num_generated(endless(short, copier[1]), ["a b"]) == [8]
+
+
 def test_the_paper_s_length_penalty_is_refused_for_other_models(copier, marian):
     with pytest.raises(ValueError, match=r'length_penalty_type="wu".*MarianMTModel'):
         Translator(marian, copier[1], length_penalty_type="wu")

@@ -3,6 +3,7 @@
 
 import abc
 import json
+import math
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -206,11 +207,11 @@ class Translator(TextTranslator):
         for row, source in enumerate(sources):
             input_ids[row, : len(source)] = torch.tensor(source)
             attention_mask[row, : len(source)] = 1
-        limit = (
-            {"max_extra_tokens": self.max_extra_tokens}
-            if self.is_vaswani
-            else {"max_new_tokens": longest + self.max_extra_tokens}
-        )
+        if self.is_vaswani:
+            limit = {"max_extra_tokens": self.max_extra_tokens}
+        else:  # one limit for the batch, and no further than a table of positions
+            most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+            limit = {"max_new_tokens": int(min(longest + self.max_extra_tokens, most))}
         outputs = self.model.generate(
             input_ids=input_ids.to(self.model.device),
             attention_mask=attention_mask.to(self.model.device),
