@@ -208,9 +208,7 @@ def require(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(
-            f'{name} is needed for this: pip install "vaswani-hf[export]"'
-        ) from error
+        raise ImportError(f'{name} is needed for this: pip install "vaswani-hf[export]"') from error
 
 
 def listed(values: Iterable[Any]) -> str:
