@@ -143,7 +143,13 @@ def tokenizer_of_segmented_text(
         models.WordLevel({piece: token for token, piece in enumerate(vocabulary)}, unk_token=UNK)
     )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.decoder = decoders.Sequence(
+    tokenizer.decoder = decoder_of_segmented_text()
+    return _finish(tokenizer, model_max_length)
+
+
+def decoder_of_segmented_text() -> decoders.Decoder:
+    """Joins pieces as subword-nmt writes them: `ein@@`, `und` is `einund`."""
+    return decoders.Sequence(
         [
             decoders.Replace(Regex("$"), " "),
             decoders.Replace(f"{SPLIT_MARK} ", ""),
@@ -151,7 +157,6 @@ def tokenizer_of_segmented_text(
             decoders.Replace(Regex(" $"), ""),
         ]
     )
-    return _finish(tokenizer, model_max_length)
 
 
 def _normalizer() -> normalizers.Normalizer:

@@ -27,13 +27,13 @@ from ..generation_vaswani import POWER
 from ..hub import export
 from ..lines import read_lines
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..tokenization_vaswani import SPLIT_MARK
+from ..tokenization_vaswani import SPLIT_MARK, decoder_of_segmented_text
+from ..translation import TARGET_TOKENIZER
 from .common import AnyPath, Differences, TensorReader, build_model, listed, new_folder
 
 
 logger = logging.get_logger(__name__)
 
-TARGET_TOKENIZER = "target_tokenizer"  # the subfolder of a target dictionary of its own
 
 # What fairseq's archives call their files.
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt")
@@ -818,14 +818,7 @@ def tokenizer_of_dictionary(pieces: list[str]) -> Tokenizer:
         models.WordLevel({piece: place for place, piece in enumerate(pieces)}, unk_token="<unk>")
     )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace(Regex("$"), " "),
-            decoders.Replace(f"{SPLIT_MARK} ", ""),
-            decoders.Fuse(),
-            decoders.Replace(Regex(" $"), ""),
-        ]
-    )
+    tokenizer.decoder = decoder_of_segmented_text()
     return tokenizer
 
 

@@ -35,6 +35,7 @@ from transformers.utils import has_file, logging
 
 from ..configuration_vaswani import VaswaniConfig
 from ..modeling_vaswani import VaswaniForConditionalGeneration
+from ..translation import TARGET_TOKENIZER
 from .common import AnyPath, Differences, listed, new_folder, require
 
 
@@ -335,7 +336,7 @@ def _quantize(program: torch.onnx.ONNXProgram, path: Path) -> None:
 
 def _save_tokenizers(source: AnyPath, folder: Path) -> None:
     """Save the source's tokenizer, and the target's where there is one of its own."""
-    for subfolder in ("", "target_tokenizer"):
+    for subfolder in ("", TARGET_TOKENIZER):
         if any(
             has_file(source, Path(subfolder, name).as_posix())
             for name in ("tokenizer_config.json", "tokenizer.json")

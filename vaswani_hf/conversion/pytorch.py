@@ -21,6 +21,7 @@ from transformers.utils import logging
 from ..configuration_vaswani import VaswaniConfig
 from ..hub import export
 from ..modeling_vaswani import VaswaniForConditionalGeneration
+from ..translation import TARGET_TOKENIZER
 from .common import (
     AnyPath,
     Differences,
@@ -34,7 +35,6 @@ from .common import (
 
 logger = logging.get_logger(__name__)
 
-TARGET_TOKENIZER = "target_tokenizer"  # the subfolder of a target vocabulary of its own
 PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 NESTED = ("state_dict", "model_state_dict", "model")  # where training scripts put the weights
 ACTIVATIONS = get_args(VaswaniConfig.__dataclass_fields__["activation_function"].type)
