@@ -138,7 +138,8 @@ class VaswaniGenerationMixin(GenerationMixin):
             if not _gives_length(kwargs, generation_config):
                 longest = int(limits.max())
                 if generation_config is None:
-                    kwargs["max_new_tokens"] = longest
+                    # The library's trainer leaves a `max_length` in the model's config.
+                    kwargs |= {"max_new_tokens": longest, "max_length": None}
                 else:
                     generation_config = copy.deepcopy(generation_config)
                     generation_config.max_new_tokens = longest
