@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from transformers import TrainingArguments
 
@@ -40,3 +41,15 @@ def check_launch(training: TrainingArguments, environment: Mapping[str, str] = o
             "starts no others on CPUs. Launch them as\n  "
             f"{ON_CPUS.format(count='N')}\nor leave --num_processes out."
         )
+
+
+def leave_processes(trainer: Any) -> None:
+    """End the work of several processes, the last thing that a run does.
+
+    What averages gradients goes first. Where it outlives Python's hold on the processes' group, as
+    it would, PyTorch takes the group down without letting go of the interpreter, for which a
+    thread of gloo may be waiting: now and then a process that has finished would never end.
+    """
+    trainer.model_wrapped = trainer.model
+    trainer.accelerator.free_memory()
+    trainer.accelerator.end_training()

@@ -18,7 +18,7 @@ from training.arguments import Arguments, parse_arguments
 from training.checkpoints import SaveError, check_output_dir, find_checkpoint, last_checkpoints
 from training.cleaning import CleaningRules, clean_and_mix, describe
 from training.data import PairCollator, encode_pairs, load_corpus
-from training.launch import check_launch
+from training.launch import check_launch, leave_processes
 from training.model import build_model, build_tokenizer
 from training.plan import show_plan, write_elsewhere
 from training.results import Results, current_commit, write_config
@@ -112,7 +112,7 @@ def main(argv: list[str]) -> None:
         export(model, tokenizer, training.output_dir)
         results.write(wall_seconds=time.monotonic() - begun)
         results.show_translations(trainer)
-    trainer.accelerator.end_training()
+    leave_processes(trainer)
 
 
 def set_up_logging(arguments: Arguments) -> None:

@@ -9,6 +9,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from .launch import leave_processes
+
 
 logger = logging.getLogger("training")
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -67,5 +69,5 @@ def leave_if_stopped(trainer: Any) -> None:
         "--resume_from_checkpoint auto goes on.",
         *(signal.Signals(number).name, trainer.state.global_step, trainer.args.output_dir),
     )
-    trainer.accelerator.end_training()
+    leave_processes(trainer)
     sys.exit(128 + number)

@@ -182,7 +182,9 @@ def test_a_recipe_by_its_path_has_an_output_folder_of_its_file_name(tmp_path):
 
 
 def test_recipes_in_a_folder_are_listed_behind_its_name():
-    with pytest.raises(ValueError, match=r"multi30k_small, table3/\{a_16_heads, .*positions\}\)"):
+    with pytest.raises(
+        ValueError, match=r"multi30k_small, .*, table3/\{a_16_heads, .*positions\}\)"
+    ):
         parse_arguments([])
     with pytest.raises(ValueError, match="'a_1_head'; did you mean 'table3/a_1_head'"):
         parse_arguments(["a_1_head"])

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from training.arguments import parse_arguments, read_recipe, recipe_names
-from training.data import drop_unusable, encode_pairs, load_corpus
+from training.cleaning import CleaningRules, clean_and_mix
+from training.data import encode_pairs, load_corpus
 from training.model import build_model, build_tokenizer
 from training.plan import make_plan
 
@@ -113,7 +114,8 @@ def test_every_recipe_can_be_planned(name, stand_in, tmp_path):
     corpus = load_corpus(arguments.data)
     tokenizer = build_tokenizer(arguments, corpus, None)
     encoded = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)
-    pairs, _ = drop_unusable(encoded, arguments.data.max_length)
+    rules = CleaningRules.of(arguments.data)
+    pairs = clean_and_mix(corpus, encoded, rules, arguments.training.seed)
     with torch.device("meta"):
         model = build_model(arguments, tokenizer)
     plan = make_plan(arguments, model, pairs)
