@@ -218,7 +218,12 @@ def _flush(folder: Path) -> None:
     """Bring files to the disk: a full one may say so only now, and power may fail later."""
     for path in [*folder.rglob("*"), folder]:
         if path.is_file() or os.name == "posix":
-            descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+            try:
+                descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+            except (
+                FileNotFoundError
+            ):  # another process's, which has renamed it and flushes it itself
+                continue
             try:
                 os.fsync(descriptor)
             finally:

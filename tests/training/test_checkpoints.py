@@ -154,6 +154,12 @@ def test_a_checkpoint_has_its_name_only_when_it_is_whole(tmp_path):
     assert (tmp_path / "checkpoint-5" / "weights").read_text() == "all of them"
 
 
+def test_a_file_that_another_process_renames_meanwhile_does_no_harm(tmp_path):
+    with saving(asked(tmp_path, None), 5, is_sharded=False) as folder:
+        os.symlink("renamed", f"{folder}/.tmp")  # seen in the folder, and not there when opened
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-5"]
+
+
 def test_a_torn_checkpoint_is_replaced_by_a_whole_one(tmp_path):
     (make(tmp_path, 5) / "rng_state_3.pth").write_text("of an earlier run")
     with saving(asked(tmp_path, None), 5, is_sharded=False) as folder:
