@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+import transformers
+from packaging.version import Version
 from safetensors.torch import load_file
 
 from training.arguments import DataArguments
@@ -342,6 +344,8 @@ def train(text, output, *more, processes=1):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_resumed_run_on_streamed_text_ends_with_the_same_weights(text, tmp_path, processes):
+    if processes > 1 and Version(transformers.__version__) < Version("5.23"):
+        pytest.skip("transformers before 5.23 cannot resume several processes on a CPU")
     accumulated = ("--gradient_accumulation_steps", str(3 - processes))
     results = train(
         text, tmp_path / "whole", "--max_steps", "12", *accumulated, processes=processes
