@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+import weakref
+from types import SimpleNamespace
 
 import pytest
+import torch
 from accelerate.commands.config.config_args import load_config_from_file
 
 from tests.conftest import REPOSITORY
+from training.launch import leave_processes
 from vaswani_hf import VaswaniForConditionalGeneration
 
 
@@ -90,3 +94,26 @@ def test_fsdp_wraps_the_layers_of_the_model_and_keeps_whole_weights():
     assert set(layers) == set(VaswaniForConditionalGeneration._no_split_modules)
     assert read.fsdp_config["fsdp_version"] == 2
     assert read.fsdp_config["fsdp_state_dict_type"] == "FULL_STATE_DICT"
+
+
+def test_gradient_averaging_is_gone_before_the_processes_part():
+    # Else PyTorch may wait for ever: see `leave_processes`. The real accelerator's `free_memory`
+    # drops its models, as this one's does.
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    try:
+        averaging = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+        held, left = weakref.ref(averaging), []
+        models = [averaging]
+        accelerator = SimpleNamespace(
+            free_memory=models.clear, end_training=lambda: left.append(held())
+        )
+        trainer = SimpleNamespace(
+            model=averaging.module, model_wrapped=averaging, accelerator=accelerator
+        )
+        del averaging
+        leave_processes(trainer)
+        assert left == [None]
+    finally:
+        torch.distributed.destroy_process_group()
