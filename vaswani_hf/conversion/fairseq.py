@@ -278,7 +278,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             f"{path} holds Python objects of {listed(classes)}, which are not loaded, because that "
             f"can run any code. If you trust the file, keep only its weights and settings, in an "
             f"environment that has these classes, and convert what you get:\n"
-            f'  state = torch.load("{path}", map_location="cpu", weights_only=False)\n'
+            f'  state = fairseq.checkpoint_utils.load_checkpoint_to_cpu("{path}")\n'
             f'  settings = state.get("args") or state["cfg"]["model"]\n'
             f'  torch.save({{"model": state["model"], "args": settings}}, "model.pt")'
         ) from error
