@@ -15,7 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from ..configuration_vaswani import VaswaniConfig
-from ..modeling_vaswani import VaswaniForConditionalGeneration, sinusoidal_positions
+from ..modeling_vaswani import (
+    LearnedPositions,
+    VaswaniForConditionalGeneration,
+    sinusoidal_positions,
+)
 
 
 AnyPath = str | PathLike[str]
@@ -151,8 +155,6 @@ def permute_model_dimension(model: nn.Module, order: Tensor) -> None:
             are, learned ones are renumbered.
         order: `(d_model,)`: dimension i of the new model is dimension `order[i]` of the old.
     """
-    from ..modeling_vaswani import LearnedPositions
-
     seen: set[int] = set()
 
     def renumber(parameter: Tensor | None, dim: int) -> None:
