@@ -1,0 +1,81 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python benchmarks/tatoeba.py DATA [--minutes 20] [--output_dir runs/tatoeba] [--field value ...]
+
+Train recipe `multi30k_small` on the raw files of Tatoeba, English to German, in the folder DATA
+(`train.en.gz`, `train.de.gz`, `valid.*`, `test.*`), for a fixed time, first with one process and
+then with two on the same cores: tokens per second, loss and BLEU. The updates are the same in both,
+up to rounding, as long as both come to them.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+ROOT = Path(__file__).resolve().parent.parent
+SPLITS = {"train": "train", "validation": "valid", "test": "test"}
+RECIPE = "multi30k_small"
+# Text of another kind, of which 20 minutes see each pair about twice.
+FIELDS = ("--dropout", "0.1", "--eval_strategy", "no", "--logging_steps", "100")
+LAUNCHERS = {
+    1: [sys.executable],
+    2: [
+        *(sys.executable, "-m", "accelerate.commands.launch"),
+        *("--config_file", "training/configs/cpu_2.yaml"),
+    ],
+}
+
+
+def main(argv: list[str]) -> None:
+    """Train with one and with two processes, and compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--output_dir", type=Path, default=Path("runs/tatoeba"))
+    options, fields = parser.parse_known_args(argv)
+    files = [
+        item
+        for split, name in SPLITS.items()
+        for side, language in (("source", "en"), ("target", "de"))
+        for item in (f"--{split}_{side}", str((options.data / f"{name}.{language}.gz").resolve()))
+    ]
+    runs = {}
+    for processes, launcher in LAUNCHERS.items():
+        output = (options.output_dir / str(processes)).resolve()
+        command = [*launcher, "training/run.py", RECIPE, *files, *FIELDS, "--use_cpu", "true"]
+        command += ["--max_minutes", str(options.minutes), "--output_dir", str(output), *fields]
+        # As many threads as cores: the processes share them out.
+        threads = max((os.cpu_count() or 1) // processes, 1)
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+        runs[processes] = measured(output)
+        print(processes, json.dumps(runs[processes]["scores"], indent=1), flush=True)
+    report = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "recipe": RECIPE,
+        "fields": [*FIELDS, *fields],
+        "minutes": options.minutes,
+        "runs": runs,
+    }
+    path = Path(__file__).parent / "results" / f"{report['date']}-tatoeba.json"
+    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"Wrote {path}.")
+
+
+def measured(output: Path) -> dict[str, Any]:
+    """What a run came to, and its losses by update."""
+    results = json.loads((output / "results.json").read_text(encoding="utf-8"))
+    history = json.loads((output / "log_history.json").read_text(encoding="utf-8"))
+    names = ("commit", "parameters", "data", "training", "averaged_checkpoints", "scores")
+    return {name: results[name] for name in (*names, "hardware", "versions")} | {
+        "loss_by_update": {entry["step"]: entry["loss"] for entry in history if "loss" in entry},
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
