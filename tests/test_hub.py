@@ -9,7 +9,8 @@ from huggingface_hub import ModelCard
 from safetensors import safe_open
 from transformers import AutoModelForSeq2SeqLM
 
-from vaswani_hf.hub import REMOTE_CODE, export, write_model_card
+from vaswani_hf.folders import REMOTE_CODE
+from vaswani_hf.hub import export, write_model_card
 
 
 RESULTS = {

@@ -209,6 +209,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "resumption count"
         },
     )
+    hub_strategy: str = field(
+        default="end",
+        metadata={
+            "help": "with push_to_hub: `end` pushes the averaged model alone, `every_save` also "
+            "each checkpoint's on the way"
+        },
+    )
     run_name: str | None = field(
         default=None,
         metadata={"help": "name of the run in trackio; output_dir unless given"},

@@ -142,9 +142,13 @@ class Results:
             )
         self.figures["scores"][split] = scores
 
-    def write(self, wall_seconds: float) -> None:
+    def write(self, trainer: VaswaniTrainer, wall_seconds: float) -> None:
         """Write `results.json` and the model card into the output folder."""
+        names = ("source", "translation", "reference")
         self.figures |= {
+            "samples": [
+                dict(zip(names, sample, strict=True)) for sample in trainer.samples[:NUM_SAMPLES]
+            ],
             "wall_seconds": round(wall_seconds, 1),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "hardware": _hardware(self.arguments.training.world_size),

@@ -21,12 +21,13 @@ from training.data import PairCollator, encode_pairs, load_corpus
 from training.launch import check_launch, leave_processes
 from training.model import build_model, build_tokenizer
 from training.plan import show_plan, write_elsewhere
+from training.pushing import CheckpointPusher, check_push, push_model
 from training.results import Results, current_commit, write_config
 from training.stopping import leave_if_stopped
 from training.streaming import TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
 from training.watching import final_checkpoints
-from vaswani_hf.hub import export
+from vaswani_hf.hub import HubError, export
 
 
 logger = logging.getLogger("training")
@@ -43,12 +44,14 @@ def main(argv: list[str]) -> None:
         check_launch(training)
         if training.dry_run:
             write_elsewhere(training)
+        else:
+            check_push(arguments)
         check_streaming(data, training)
         checkpoint = find_checkpoint(training)
         check_output_dir(training, checkpoint)
         with training.main_process_first(desc="reading the text"):
             corpus = load_corpus(data, training.seed)
-    except (ValueError, FileNotFoundError) as error:  # what the user wrote or what they point at
+    except (ValueError, FileNotFoundError, HubError) as error:  # what was written or pointed at
         sys.exit(f"training/run.py: {error}")
     set_seed(training.seed)
 
@@ -87,6 +90,8 @@ def main(argv: list[str]) -> None:
         data_collator=PairCollator(tokenizer, model),
         processing_class=tokenizer,
     )
+    if training.push_to_hub and training.hub_strategy == "every_save" and training.should_save:
+        trainer.pusher = CheckpointPusher(arguments)
     try:
         outcome = trainer.train(resume_from_checkpoint=checkpoint)
     except SaveError as error:
@@ -110,9 +115,12 @@ def main(argv: list[str]) -> None:
     # What others load
     if trainer.is_world_process_zero():
         export(model, tokenizer, training.output_dir)
-        results.write(wall_seconds=time.monotonic() - begun)
+        results.write(trainer, wall_seconds=time.monotonic() - begun)
         results.show_translations(trainer)
     leave_processes(trainer)
+    if trainer.pusher is not None:
+        trainer.pusher.wait()
+    push_model(arguments)
 
 
 def set_up_logging(arguments: Arguments) -> None:

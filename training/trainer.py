@@ -33,6 +33,7 @@ from .batching import TokenBatchSampler
 from .checkpoints import STATE, saving
 from .data import side_lengths
 from .metrics import SacreBleu, exact_match
+from .pushing import CheckpointPusher
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
 from .sharding import is_sharded, unsharded
 from .stopping import StopSignals
@@ -70,6 +71,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         self._last_log = time.monotonic()
         self.target_tokens_seen = 0
         self.evaluation_seconds = 0.0
+        self.pusher: CheckpointPusher | None = None
 
     @property
     def stopped_early(self) -> bool:
@@ -197,9 +199,11 @@ class VaswaniTrainer(Seq2SeqTrainer):
                     if isinstance(part, ExportableState):
                         state.stateful_callbacks[type(part).__name__] = part.state()
                 state.save_to_json(str(Path(folder) / STATE))
-        if self.args.push_to_hub:
-            self._push_from_checkpoint(
-                str(run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+        if self.pusher is not None:
+            self.pusher.push(
+                run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}",
+                {"updates": state.global_step, "max_steps": state.max_steps},
+                self.model.num_parameters(),
             )
         if self.args.should_save:
             rotate_checkpoints(
@@ -208,6 +212,9 @@ class VaswaniTrainer(Seq2SeqTrainer):
                 best_model_checkpoint=state.best_model_checkpoint,
                 use_mtime=True,
             )
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """Nothing to do: `check_push` has made the repository before training."""
 
     # Schedule (section 5.3)
 

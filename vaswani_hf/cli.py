@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""vaswani-hf translate --model FOLDER [FILE]"""
+"""vaswani-hf translate | convert | push | plot"""
 
 import argparse
 import itertools
@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_translate(commands)
     _add_convert(commands)
+    _add_push(commands)
     _add_plot(commands)
     arguments = parser.parse_args(argv)
     try:
@@ -45,6 +46,9 @@ def _add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser
         required=True,
         metavar="FOLDER",
         help="a folder or a Hub id; with --engine ctranslate2 a folder of its own format",
+    )
+    parser.add_argument(
+        "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id; else main"
     )
     parser.add_argument(
         "--engine",
@@ -86,6 +90,8 @@ def _add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 def _translate(arguments: argparse.Namespace) -> int:
     if arguments.chunk_sentences < 1:
         raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
+    if arguments.revision is not None and arguments.engine == "ctranslate2":
+        raise ValueError("--revision is for --engine transformers only.")
     of_ctranslate2 = {
         name: getattr(arguments, name)
         for name in ("compute_type", "threads")
@@ -102,6 +108,7 @@ def _translate(arguments: argparse.Namespace) -> int:
         if not sys.stderr.isatty():
             logging.disable_progress_bar()
         kind = Translator if arguments.engine == "transformers" else CTranslate2Translator
+        of_hub = {} if arguments.revision is None else {"revision": arguments.revision}
         translator = kind.from_pretrained(
             arguments.model,
             device=arguments.device,
@@ -109,6 +116,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             length_penalty=arguments.length_penalty,
             length_penalty_type=arguments.length_penalty_type,
             batch_tokens=arguments.batch_tokens,
+            **of_hub,
             **of_ctranslate2,
         )
         lines = decode_lines(source, arguments.file or "standard input")
@@ -207,6 +215,75 @@ def _convert(arguments: argparse.Namespace) -> int:
     direction = "from" if arguments.from_format else "to"
     getattr(conversion, f"{direction}_{name}")(arguments.source, arguments.target, **options)
     print(f"Wrote {arguments.target}.")
+    return 0
+
+
+def _add_push(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "push",
+        help="push a model to the Hub, and check what came up",
+        description="Push a model's folder to the Hub: weights, configurations, tokenizer, the "
+        "model's code, the card, figures and settings of its training; nothing else in the folder. "
+        "Then fetch it into an empty cache as somebody without this package does, translate three "
+        "sentences and compare. A push that was broken off is finished by the same command. The "
+        "token is the one of `hf auth login` or HF_TOKEN.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="output folder of training/run.py")
+    parser.add_argument("--to", required=True, metavar="ORG/NAME", help="repository on the Hub")
+    parser.add_argument(
+        "--private", action="store_true", default=None, help="make a new repository private"
+    )
+    parser.add_argument("--revision", metavar="BRANCH", help="branch to push to; else main")
+    parser.add_argument(
+        "--license",
+        metavar="ID",
+        help="the model's license, by the Hub's identifiers, such as cc-by-4.0; else the card's",
+    )
+    parser.add_argument("--source_language", metavar="CODE", help="such as en; else the card's")
+    parser.add_argument("--target_language", metavar="CODE", help="such as de; else the card's")
+    parser.add_argument(
+        "--max_shard_size",
+        default="5GB",
+        metavar="SIZE",
+        help="weights above it go into several files; 5GB unless given",
+    )
+    parser.add_argument(
+        "--verify",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="fetch what was pushed and compare translations; on unless switched off",
+    )
+    parser.set_defaults(run=_push)
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    if not os.path.isdir(arguments.folder):  # told before the heavy imports
+        raise ValueError(f"There is no folder {arguments.folder}.")
+    logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
+    from huggingface_hub.utils import disable_progress_bars
+    from transformers.utils import logging as library_logging
+
+    from .hub import push
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+        library_logging.disable_progress_bar()
+    pushed = push(
+        arguments.folder,
+        arguments.to,
+        private=arguments.private,
+        revision=arguments.revision,
+        license=arguments.license,
+        source_language=arguments.source_language,
+        target_language=arguments.target_language,
+        max_shard_size=arguments.max_shard_size,
+        is_verified=arguments.verify,
+    )
+    print(f"Pushed {arguments.folder} to {pushed.url} (commit {pushed.commit}).")
+    if pushed.translations:
+        print("Fetched into an empty cache and loaded without this package, it says the same:")
+        for source, translation in pushed.translations:
+            print(f"  {source}\n    {translation}")
     return 0
 
 

@@ -1,112 +1,475 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""A folder that loads anywhere, and the card that says what is in it."""
+"""To the Hub and back: a folder goes up, what came up is fetched by a stranger and compared."""
 
 import json
+import logging
+import os
+import re
 import shutil
-from collections.abc import Sequence
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from errno import EDQUOT, ENOSPC
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+import yaml
+from huggingface_hub import HfApi, constants, get_token, hf_hub_download, snapshot_download
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    LocalTokenNotFoundError,
+    OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import validate_repo_id
 from transformers.utils import CONFIG_NAME
 
-
-# The files that a folder needs for `trust_remote_code=True`; they import only each other, torch and
-# transformers.
-REMOTE_CODE = ("configuration_vaswani.py", "modeling_vaswani.py", "generation_vaswani.py")
-AUTO_MAP = {
-    "AutoConfig": "configuration_vaswani.VaswaniConfig",
-    "AutoModel": "modeling_vaswani.VaswaniModel",
-    "AutoModelForSeq2SeqLM": "modeling_vaswani.VaswaniForConditionalGeneration",
-}
-CARD_TEMPLATE = "model_card.md"
+from . import stranger
+from .cards import card_for_push, write_model_card
+from .configuration_vaswani import VaswaniConfig
+from .folders import PICKLES, check_folder, export
 
 
-def export(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: str | PathLike[str]
-) -> None:
-    """Write a folder that loads with this package, or without it by `trust_remote_code=True`.
+logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+RESULTS, RECIPE, CURVES = "results.json", "config.yaml", "log_history.json"
+LOADED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*.py")
+# Weights of an earlier push that the new ones replace, under other names.
+REPLACED = ("*.safetensors", "*.safetensors.index.json", *PICKLES)
+ATTEMPTS_SECONDS = (1.0, 4.0)  # waits between attempts where the Hub has failed
+SAMPLES = ("Two dogs are playing in the snow.", "It is 5:21 PM.", "A sentence.")
+# What huggingface_hub's client raises where no answer comes; its library has changed its name.
+NetworkError: type[Exception] = HfHubHTTPError.__bases__[0]
+
+
+class HubError(OSError):
+    """What went wrong on the way to the Hub or from it, and what to do; never holds a token."""
+
+
+class Pushed(NamedTuple):
+    """What a push came to.
+
+    `translations` are pairs of a source and what the fetched model makes of it; none where the push
+    was not verified.
+    """
+
+    repo_id: str
+    commit: str
+    url: str
+    translations: list[tuple[str, str]]
+
+
+# From the Hub
+
+
+def fetch(
+    name: str | PathLike[str], *, revision: str | None = None, token: str | None = None
+) -> Path:
+    """The folder of a model: the one that is named, or the Hub's, which comes into the cache.
 
     Args:
-        model: a trained model; its configuration, generation configuration and weights are saved.
-        tokenizer: its tokenizer.
-        folder: where to; files of the same names are replaced.
+        name: a folder, or an id on the Hub, such as `org/name`.
+        revision: branch, tag or commit on the Hub; `main` unless given.
+        token: for private repositories; the one that is logged in unless given.
+
+    Raises:
+        ValueError: if there is no such folder and it cannot be an id, or `revision` is given beside
+            a folder, or what is there cannot be loaded.
+        HubError: if it cannot be fetched.
+    """
+    if Path(name).is_dir():
+        if revision is not None:
+            raise ValueError(f"revision={revision} is for the Hub, and {name} is a folder.")
+        check_folder(name)
+        return Path(name)
+    try:
+        validate_repo_id(str(name))
+    except HFValidationError:
+        raise ValueError(
+            f"There is no folder {name}, and no id on the Hub looks like it."
+        ) from None
+    with explained(f"fetch {name}", str(name)):
+        folder = Path(
+            snapshot_download(
+                str(name), revision=revision, token=token, allow_patterns=list(LOADED)
+            )
+        )
+    check_folder(folder, str(name))
+    return folder
+
+
+# To the Hub
+
+
+def push(
+    folder: str | PathLike[str],
+    repo_id: str,
+    *,
+    private: bool | None = None,
+    revision: str | None = None,
+    license: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    max_shard_size: int | str = "5GB",
+    token: str | None = None,
+    is_verified: bool = True,
+) -> Pushed:
+    """Push a model's folder; then fetch it as a stranger does, and compare translations.
+
+    Up go weights in safetensors, configurations, tokenizers, the model's code, the card and what
+    training left behind of figures and settings, the places of its files cut to their names.
+    Nothing in the folder changes. A push that was broken off is finished by another one.
+
+    Args:
+        folder: what `training/run.py` or `vaswani-hf convert --from` wrote.
+        repo_id: `org/name`, or `name` for one's own; it is made where it does not exist.
+        private: whether a new repository is private; the Hub's setting unless given.
+        revision: branch to push to, made where it does not exist; `main` unless given.
+        license: identifier of the model's license, such as `cc-by-4.0`; that of the folder's card
+            unless given.
+        source_language: code of the source language, such as `en`; the card's unless given.
+        target_language: code of the target language, likewise.
+        max_shard_size: weights above it go into several files; bytes, or a text such as `"500MB"`.
+        token: with the right to write; the one that is logged in unless given.
+        is_verified: whether to fetch and compare.
+
+    Raises:
+        ValueError: if the folder cannot be pushed as it is, no license is known, or the
+            repository holds something else.
+        HubError: if the Hub cannot be reached or refuses, or what is fetched translates otherwise.
     """
     folder = Path(folder)
-    # The library's trainer switches the cache off in the configuration it trains with.
-    model.config.use_cache = True
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    for name in REMOTE_CODE:
-        shutil.copyfile(Path(__file__).parent / name, folder / name)
-    path = folder / CONFIG_NAME
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["auto_map"] = AUTO_MAP
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    check_pushable(folder)
+    languages = (source_language, target_language)
+    with tempfile.TemporaryDirectory(prefix="vaswani_hf_push_") as temporary:
+        staged = Path(temporary) / folder.resolve().name
+        # Says what is missing before anything is sent.
+        card_for_push(folder, repo_id, languages=languages, license=license)
+        repo_id = prepare(repo_id, private=private, revision=revision, token=token)
+        model, tokenizer, target_tokenizer = stage(
+            folder,
+            staged,
+            repo_id,
+            languages=languages,
+            license=license,
+            max_shard_size=max_shard_size,
+        )
+        commit = upload(staged, repo_id, revision=revision, token=token)
+    translations: list[tuple[str, str]] = []
+    if is_verified:
+        sentences = _samples(folder)
+        local = stranger.translate(model, tokenizer, target_tokenizer, sentences)
+        translations = list(zip(sentences, local, strict=True))
+        verify(repo_id, commit, translations, token=token)
+    url = f"{constants.ENDPOINT}/{repo_id}" + (f"/tree/{revision}" if revision else "")
+    return Pushed(repo_id, commit, url, translations)
 
 
-def write_model_card(
-    folder: str | PathLike[str],
-    results: dict[str, Any],
+def check_pushable(folder: Path) -> None:
+    """Refuse with a `ValueError` what is no whole folder of this model."""
+    if not folder.is_dir():
+        raise ValueError(f"There is no folder {folder}.")
+    model_type = check_folder(folder).get("model_type")
+    if model_type != VaswaniConfig.model_type:
+        raise ValueError(
+            f"{folder} holds a model of type {model_type}, and this pushes type "
+            f"{VaswaniConfig.model_type} only; `hf upload` takes any."
+        )
+
+
+def prepare(
+    repo_id: str,
     *,
-    languages: Sequence[str] = (),
+    private: bool | None = None,
+    revision: str | None = None,
+    token: str | None = None,
+) -> str:
+    """Make the repository, and the branch, where they do not exist; returns the repository's id.
+
+    Raises:
+        ValueError: if the name is none, or the repository holds another kind of model, or is public
+            where a private one is asked for.
+        HubError: if the Hub cannot be reached or refuses.
+    """
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(f"{repo_id} cannot name a repository: {error}") from None
+    if token is None and get_token() is None and not constants.HF_HUB_OFFLINE:
+        raise HubError("No token to push with: log in by `hf auth login`, or set HF_TOKEN.")
+    api = HfApi(token=token)
+    with explained(f"push to {repo_id}", repo_id):
+        repo_id = _again(
+            lambda: api.create_repo(repo_id, private=private, exist_ok=True).repo_id, repo_id
+        )
+        if private and not api.model_info(repo_id).private:
+            raise ValueError(
+                f"{repo_id} exists and is public, so nothing was pushed; make it private in its "
+                f"settings, or choose another name."
+            )
+        if revision is not None:
+            api.create_branch(repo_id, branch=revision, exist_ok=True)
+        model_type = _model_type_of(repo_id, revision, token)
+        if model_type not in (None, VaswaniConfig.model_type):
+            raise ValueError(
+                f"{repo_id} is taken by a model of type {model_type}; choose another name."
+            )
+        api.auth_check(repo_id, write=True)
+    return repo_id
+
+
+def stage(
+    folder: Path,
+    staged: Path,
+    repo_id: str,
+    *,
+    languages: Sequence[str | None] = (),
     license: str | None = None,
-    dataset: str | None = None,
-) -> None:
-    """Write `README.md`, the model's card, out of the figures of its training.
+    max_shard_size: int | str = "5GB",
+    results: dict[str, Any] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Write what is pushed of a model's folder into another one; returns the model and tokenizers.
 
     Args:
         folder: the model's folder.
-        results: what `training/run.py` wrote to `results.json`.
-        languages: codes of the source and the target language.
-        license: identifier of the model's license; left out of the card where it is not given.
-        dataset: id of the training data on the Hub, if it is there.
+        staged: where to.
+        repo_id: what the card calls the model.
+        languages: of the source and the target; `None` for what the folder's card says.
+        license: likewise.
+        max_shard_size: weights above it go into several files.
+        results: what the card is made of, instead of the folder's `results.json`.
     """
-    folder = Path(folder)
-    scores = results.get("scores", {})
-    evaluations = [
-        EvalResult(
-            task_type="translation",
-            task_name="Translation",
-            dataset_type=dataset or "custom",
-            dataset_name=dataset or "parallel text",
-            dataset_split=split,
-            metric_type="sacrebleu",
-            metric_name=f"BLEU, {figures['bleu_signature']}",
-            metric_value=round(figures["bleu"], 2),
+    staged.mkdir(parents=True)
+    model, tokenizer, target_tokenizer = stranger.load(str(folder))
+    other = None if target_tokenizer is tokenizer else target_tokenizer
+    export(model.eval(), tokenizer, staged, target_tokenizer=other, max_shard_size=max_shard_size)
+    for name, read, write in (
+        (RESULTS, json.loads, lambda content: json.dumps(content, indent=2, ensure_ascii=False)),
+        (RECIPE, yaml.safe_load, _to_yaml),
+    ):
+        if (folder / name).is_file():
+            content = _without_places(read((folder / name).read_text(encoding="utf-8")))
+            (staged / name).write_text(write(content).rstrip() + "\n", encoding="utf-8")
+    if (folder / CURVES).is_file():
+        shutil.copyfile(folder / CURVES, staged / CURVES)
+    card = card_for_push(folder, repo_id, languages=languages, license=license, results=results)
+    card.save(staged / "README.md")
+    return model, tokenizer, target_tokenizer
+
+
+def upload(
+    staged: Path,
+    repo_id: str,
+    *,
+    revision: str | None = None,
+    message: str = "Upload the model",
+    token: str | None = None,
+) -> str:
+    """Push what `stage` wrote as one commit, and return its id; large files that are there stay."""
+    api = HfApi(token=token)
+
+    def send() -> str:
+        info = api.upload_folder(
+            repo_id=repo_id,
+            folder_path=staged,
+            revision=revision,
+            commit_message=message,
+            delete_patterns=list(REPLACED),
         )
-        for split, figures in scores.items()
-        if "bleu" in figures
-    ]
-    data = ModelCardData(
-        language=list(languages) or None,
-        license=license,
-        library_name="transformers",
-        pipeline_tag="translation",
-        tags=["vaswani", "attention-is-all-you-need"],
-        metrics=["sacrebleu"],
-        datasets=[dataset] if dataset and "/" in dataset else None,
-        model_name=results.get("recipe", folder.name),
-        eval_results=evaluations or None,
-    )
-    card = ModelCard.from_template(
-        data,
-        template_path=str(_template()),
-        name=folder.name,
-        results=results,
-        scores=scores,
-        languages=" to ".join(languages),
-    )
-    card.save(folder / "README.md")
+        return info.oid
+
+    with explained(f"push to {repo_id}", repo_id):
+        return _again(send, repo_id)
 
 
-def _template() -> Path:
-    """The template: in the wheel beside this file, in the repository at its root."""
-    here = Path(__file__).parent
-    candidates = [here / CARD_TEMPLATE, here.parent / CARD_TEMPLATE]
-    return next(path for path in candidates if path.is_file())
+def verify(
+    repo_id: str,
+    commit: str,
+    translations: list[tuple[str, str]],
+    *,
+    token: str | None = None,
+) -> None:
+    """Fetch a commit into an empty cache, in a process without this package, and translate.
+
+    Args:
+        repo_id: what was pushed.
+        commit: the one to fetch.
+        translations: sources, and what they must become.
+        token: the one that is logged in unless given.
+
+    Raises:
+        HubError: if it cannot be fetched or loaded, or a translation differs.
+    """
+    sentences = [source for source, _ in translations]
+    token = token or get_token()
+    with tempfile.TemporaryDirectory(prefix="vaswani_hf_verify_") as cache:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        done = subprocess.run(
+            [sys.executable, "-P", stranger.__file__, repo_id, commit, json.dumps(sentences)],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=kept
+            | {"HF_ENDPOINT": constants.ENDPOINT, "HF_HOME": cache}
+            | {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}
+            | {
+                name: os.environ[name]
+                for name in ("HF_HUB_DISABLE_XET", "HF_HUB_DISABLE_TELEMETRY")
+                if name in os.environ
+            }
+            | ({"HF_TOKEN": token} if token else {}),
+        )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no error was shown"])[-1]
+        raise HubError(
+            f"{repo_id} was pushed (commit {commit}), but a fresh process could not load it: "
+            f"{without_tokens(last, token)}"
+        )
+    fetched = json.loads(done.stdout.splitlines()[-1])
+    for (source, ours), theirs in zip(translations, fetched, strict=True):
+        if ours != theirs:
+            raise HubError(
+                f"{repo_id} was pushed (commit {commit}), but what was fetched translates "
+                f"{source!r} as {theirs!r}, and the folder as {ours!r}."
+            )
 
 
-__all__ = ["export", "write_model_card"]
+# What goes wrong
+
+
+@contextmanager
+def explained(doing: str, repo_id: str) -> Iterator[None]:
+    """Turn what huggingface_hub raises into one clear `HubError`, without any token.
+
+    Args:
+        doing: what was tried, such as `push to org/name`.
+        repo_id: the repository.
+    """
+    try:
+        yield
+    except HubError:
+        raise
+    except (OSError, NetworkError, HfHubHTTPError) as error:
+        # The cause is left out: its text may hold what was sent.
+        raise HubError(_explanation(error, doing, repo_id)) from None
+
+
+def _explanation(error: Exception, doing: str, repo_id: str) -> str:
+    start = f"Could not {doing}: "
+    status = None
+    if isinstance(error, HfHubHTTPError) and error.response is not None:
+        status = error.response.status_code
+    if isinstance(error, OfflineModeIsEnabled):
+        return start + "HF_HUB_OFFLINE is set; unset it."
+    if isinstance(error, LocalTokenNotFoundError):
+        return start + "no token is there; log in by `hf auth login`, or set HF_TOKEN."
+    if isinstance(error, RevisionNotFoundError):
+        return start + f"{repo_id} has no such revision."
+    if status == 401 and not isinstance(error, RepositoryNotFoundError):
+        return start + "the Hub does not know the token; log in again by `hf auth login`."
+    if isinstance(error, RepositoryNotFoundError):
+        return start + (
+            f"{constants.ENDPOINT} has no such repository, or it is private and the token may not "
+            f"see it; check the name, or log in by `hf auth login`."
+        )
+    if status == 403:
+        return start + (
+            "the token may not write there; check the name and that the token has the right to "
+            "write."
+        )
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
+        return start + (
+            f"no space is left on the disk of {error.filename or constants.HF_HUB_CACHE}; free "
+            f"some, or set HF_HOME to a folder of another disk."
+        )
+    again = "Run the same again: what has come through is not sent twice."
+    if status is not None and status >= 500:
+        return start + f"the Hub answered {status}, an error of its own. {again}"
+    if isinstance(error, LocalEntryNotFoundError):
+        return start + (
+            f"it is not in the cache ({constants.HF_HUB_CACHE}), and {constants.ENDPOINT} could "
+            f"not be reached."
+        )
+    if isinstance(error, HfHubHTTPError):
+        text = error.server_message or str(error).splitlines()[0]
+        return start + without_tokens(text)
+    if isinstance(error, (NetworkError, ConnectionError)):
+        return start + f"the connection to {constants.ENDPOINT} failed ({error}). {again}"
+    return start + without_tokens(str(error))
+
+
+def without_tokens(text: str, *tokens: str | None) -> str:
+    """The text without these tokens, the one that is logged in, and what looks like one."""
+    for token in (*tokens, get_token()):
+        if token:
+            text = text.replace(token, "[token]")
+    return re.sub(r"\bhf_\w{8,}", "[token]", text)
+
+
+def _again(send: Callable[[], Result], repo_id: str) -> Result:
+    """Try again where the Hub itself has failed: it is asked for the same state once more."""
+    for seconds in ATTEMPTS_SECONDS:
+        try:
+            return send()
+        except (HfHubHTTPError, NetworkError, ConnectionError) as error:
+            response = getattr(error, "response", None)
+            if isinstance(error, OfflineModeIsEnabled) or (
+                response is not None and response.status_code < 500
+            ):
+                raise
+            logger.warning("%s: the Hub has failed; trying again.", repo_id)
+            time.sleep(seconds)
+    return send()
+
+
+def _model_type_of(repo_id: str, revision: str | None, token: str | None) -> str | None:
+    """The type of the model that a repository holds already; `None` where it holds none."""
+    with tempfile.TemporaryDirectory(prefix="vaswani_hf_") as cache:
+        try:
+            path = hf_hub_download(
+                repo_id, CONFIG_NAME, revision=revision, token=token, cache_dir=cache
+            )
+        except RemoteEntryNotFoundError:
+            return None
+        try:
+            return json.loads(Path(path).read_text(encoding="utf-8")).get("model_type")
+        except (ValueError, AttributeError):
+            return None
+
+
+def _samples(folder: Path) -> list[str]:
+    """Three sentences to compare by: sources of the run's test set, where it left some."""
+    if (folder / RESULTS).is_file():
+        results = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+        sources = [sample["source"] for sample in results.get("samples", [])]
+        if len(sources) >= len(SAMPLES):
+            return sources[: len(SAMPLES)]
+    return list(SAMPLES)
+
+
+def _without_places(value: Any) -> Any:
+    """The value with every absolute path cut to its last name: where files lie is nobody's."""
+    if isinstance(value, dict):
+        return {name: _without_places(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_places(item) for item in value]
+    if isinstance(value, str) and os.path.isabs(value):
+        return Path(value).name
+    return value
+
+
+def _to_yaml(content: Any) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+__all__ = ["HubError", "Pushed", "export", "fetch", "push", "write_model_card"]

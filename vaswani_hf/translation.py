@@ -20,12 +20,13 @@ from transformers import (
 )
 from transformers.utils import GENERATION_CONFIG_NAME, has_file, logging
 
+from .folders import TARGET_TOKENIZER
 from .generation_vaswani import PAPER, POWER, WU, VaswaniGenerationMixin, wu_length_penalty
+from .hub import fetch
 
 
 logger = logging.get_logger(__name__)
 
-TARGET_TOKENIZER = "target_tokenizer"  # the subfolder, where the target has one of its own
 CTRANSLATE2_WEIGHTS = "model.bin"  # what every folder of CTranslate2 holds, and no other
 
 
@@ -169,24 +170,34 @@ class Translator(TextTranslator):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | PathLike[str], *, device: str | None = None, **options: object
+        cls,
+        folder: str | PathLike[str],
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        device: str | None = None,
+        **options: object,
     ) -> Self:
         """Load a folder or a Hub id, with its tokenizer and that of the target if it has one.
 
         Args:
-            folder: what the library's `from_pretrained` takes. A tokenizer in its subfolder
-                `target_tokenizer` is the target's.
+            folder: a folder, or an id on the Hub. A tokenizer in its subfolder `target_tokenizer`
+                is the target's.
+            revision: branch, tag or commit of a Hub id; `main` unless given.
+            token: for private repositories; the one that is logged in unless given.
             device: such as `"cuda"`; `None` for a GPU where there is one.
             options: as for `Translator`.
 
         Raises:
-            ValueError: if the folder is CTranslate2's.
+            ValueError: if the folder is CTranslate2's, or cannot be loaded as it is.
+            HubError: if it cannot be fetched from the Hub.
         """
         if (Path(folder) / CTRANSLATE2_WEIGHTS).is_file():
             raise ValueError(
                 f"{folder} is a folder of CTranslate2, as its {CTRANSLATE2_WEIGHTS} shows: use "
                 f"CTranslate2Translator, on the command line --engine ctranslate2."
             )
+        folder = fetch(folder, revision=revision, token=token)
         model = AutoModelForSeq2SeqLM.from_pretrained(folder)
         tokenizer, target_tokenizer = load_tokenizers(folder)
         if device is None:

@@ -1,0 +1,56 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python -P stranger.py NAME REVISION SENTENCES: translate as one without this package does.
+
+`SENTENCES` is a list in JSON, and so is what is printed. This file imports nothing of the package,
+so that what it loads is what lies on the Hub, code included.
+"""
+
+import json
+import sys
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import has_file
+
+
+SUBFOLDER = "target_tokenizer"
+
+
+def load(name: str, **options: Any) -> tuple[PreTrainedModel, Any, Any]:
+    """The model of a folder or Hub id, its tokenizer, and the target's."""
+    model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=True, **options)
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
+    if not has_file(name, f"{SUBFOLDER}/tokenizer_config.json", **options):
+        return model, tokenizer, tokenizer
+    # An empty config keeps the library from looking for one in the subfolder.
+    return (
+        model,
+        tokenizer,
+        AutoTokenizer.from_pretrained(
+            name, subfolder=SUBFOLDER, config=PreTrainedConfig(), **options
+        ),
+    )
+
+
+@torch.inference_mode()
+def translate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    target_tokenizer: PreTrainedTokenizerBase,
+    sentences: list[str],
+) -> list[str]:
+    """Translations by the model's generation config, one batch."""
+    batch = tokenizer(sentences, return_tensors="pt", padding=True)
+    return target_tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True)
+
+
+if __name__ == "__main__":
+    translations = translate(*load(sys.argv[1], revision=sys.argv[2]), json.loads(sys.argv[3]))
+    sys.stdout.write(json.dumps(translations) + "\n")
