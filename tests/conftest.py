@@ -3,6 +3,7 @@
 import os
 import random
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -16,6 +17,8 @@ os.environ["HF_HOME"] = HF_HOME.name
 import pytest
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from tests.hub_server import HubServer
 
 
 torch.set_num_threads(1)
@@ -86,3 +89,47 @@ def copier() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
 
 def _letters(chooser: random.Random, count: int) -> list[str]:
     return [" ".join(chooser.choices(LETTERS, k=chooser.randint(1, LONGEST))) for _ in range(count)]
+
+
+@pytest.fixture
+def hub_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubServer]:
+    """A running Hub: alice and bob may write, alice in the organisation lab too, where reader reads.
+
+    The token of each is `hf_` and the name.
+    """
+    with HubServer(tmp_path_factory.mktemp("hub")) as hub:
+        hub.add_user("alice", "hf_alice", organizations=["lab"])
+        hub.add_user("bob", "hf_bob")
+        hub.add_user("reader", "hf_reader", role="read", organizations=["lab"])
+        yield hub
+
+
+@pytest.fixture
+def hub_environment(
+    hub_server: HubServer, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., dict[str, str]]:
+    """A function of a user's name (or none): the environment of a process that talks to the Hub.
+
+    Each call makes an empty cache. A process of its own is needed, because the client reads these
+    variables when it is imported.
+    """
+
+    def environment(user: str | None = None) -> dict[str, str]:
+        others = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HF_", "HUGGING")) and name != "TRANSFORMERS_OFFLINE"
+        }
+        return {
+            **others,
+            "HF_ENDPOINT": hub_server.url,
+            "HF_HOME": str(tmp_path_factory.mktemp("hf_home")),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "OMP_NUM_THREADS": "1",
+            **({"HF_TOKEN": f"hf_{user}"} if user else {}),
+        }
+
+    return environment
