@@ -406,6 +406,14 @@ class HubServer:
         repo.private = _is_private(call.json(), default=repo.private)
         return Answer({"private": repo.private})
 
+    @_route("GET", f"{_API}/auth-check")
+    def _may_read(self, call: Call, repo: Repo) -> Answer:
+        return Answer({})
+
+    @_route("GET", f"{_API}/auth-check/write", write=True)
+    def _may_push(self, call: Call, repo: Repo) -> Answer:
+        return Answer({})
+
     @_route("GET", r"/api/(?P<plural>models|datasets|spaces)")
     def _list(self, call: Call, plural: str) -> Answer:
         author = call.query.get("author", [None])[0]

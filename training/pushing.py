@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers.trainer_utils import HubStrategy
 
-from vaswani_hf.cards import check_language
+from vaswani_hf.cards import make_card
 from vaswani_hf.hub import HubError, prepare, push, stage, upload
 
 from .arguments import Arguments
@@ -40,13 +40,12 @@ def check_push(arguments: Arguments) -> None:
             "push_to_hub=True needs the model's license: set license, an identifier of the Hub's, "
             "such as cc-by-4.0, or `other`."
         )
-    for language in (data.source_language, data.target_language):
-        if language:
-            check_language(language)
+    languages = [code for code in (data.source_language, data.target_language) if code]
     name = training.hub_model_id or Path(training.output_dir).resolve().name
     if training.process_index == 0:
         training.hub_model_id = prepare(
             name,
+            make_card(name, {}, languages=languages, license=data.license, dataset=data.dataset),
             private=training.hub_private_repo,
             revision=training.hub_revision,
             token=training.hub_token,

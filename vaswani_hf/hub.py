@@ -12,13 +12,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EFBIG, ENOSPC
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
-from huggingface_hub import HfApi, constants, get_token, hf_hub_download, snapshot_download
+from huggingface_hub import (
+    HfApi,
+    ModelCard,
+    constants,
+    get_token,
+    hf_hub_download,
+    snapshot_download,
+)
 from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
@@ -153,8 +160,8 @@ def push(
     with tempfile.TemporaryDirectory(prefix="vaswani_hf_push_") as temporary:
         staged = Path(temporary) / folder.resolve().name
         # Says what is missing before anything is sent.
-        card_for_push(folder, repo_id, languages=languages, license=license)
-        repo_id = prepare(repo_id, private=private, revision=revision, token=token)
+        card = card_for_push(folder, repo_id, languages=languages, license=license)
+        repo_id = prepare(repo_id, card, private=private, revision=revision, token=token)
         model, tokenizer, target_tokenizer = stage(
             folder,
             staged,
@@ -188,6 +195,7 @@ def check_pushable(folder: Path) -> None:
 
 def prepare(
     repo_id: str,
+    card: ModelCard,
     *,
     private: bool | None = None,
     revision: str | None = None,
@@ -195,9 +203,16 @@ def prepare(
 ) -> str:
     """Make the repository, and the branch, where they do not exist; returns the repository's id.
 
+    Args:
+        repo_id: `org/name`, or `name` for one's own.
+        card: whose metadata the Hub is asked to check.
+        private: whether a new repository is private; the Hub's setting unless given.
+        revision: the branch; `main` unless given.
+        token: the one that is logged in unless given.
+
     Raises:
-        ValueError: if the name is none, or the repository holds another kind of model, or is public
-            where a private one is asked for.
+        ValueError: if the name is none, or the Hub refuses the card's metadata, or the repository
+            holds another kind of model, or is public where a private one is asked for.
         HubError: if the Hub cannot be reached or refuses.
     """
     try:
@@ -208,6 +223,14 @@ def prepare(
         raise HubError("No token to push with: log in by `hf auth login`, or set HF_TOKEN.")
     api = HfApi(token=token)
     with explained(f"push to {repo_id}", repo_id):
+        try:
+            _again(card.validate, repo_id)
+        except ValueError as error:
+            if isinstance(error, HfHubHTTPError):
+                raise
+            raise ValueError(
+                f"The Hub refuses the card (license: {card.data.get('license')}): {error}"
+            ) from None
         repo_id = _again(
             lambda: api.create_repo(repo_id, private=private, exist_ok=True).repo_id, repo_id
         )
@@ -387,7 +410,7 @@ def _explanation(error: Exception, doing: str, repo_id: str) -> str:
             "the token may not write there; check the name and that the token has the right to "
             "write."
         )
-    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT, EFBIG):
         return start + (
             f"no space is left on the disk of {error.filename or constants.HF_HUB_CACHE}; free "
             f"some, or set HF_HOME to a folder of another disk."
