@@ -93,7 +93,7 @@ def _letters(chooser: random.Random, count: int) -> list[str]:
 
 @pytest.fixture
 def hub_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubServer]:
-    """A running Hub: alice and bob may write, alice in the organisation lab too, where reader reads.
+    """A running Hub: alice and bob may write, alice also in the organisation lab; reader reads.
 
     The token of each is `hf_` and the name.
     """
@@ -110,26 +110,11 @@ def hub_environment(
 ) -> Callable[..., dict[str, str]]:
     """A function of a user's name (or none): the environment of a process that talks to the Hub.
 
-    Each call makes an empty cache. A process of its own is needed, because the client reads these
-    variables when it is imported.
+    Each call makes an empty cache.
     """
 
     def environment(user: str | None = None) -> dict[str, str]:
-        others = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("HF_", "HUGGING")) and name != "TRANSFORMERS_OFFLINE"
-        }
-        return {
-            **others,
-            "HF_ENDPOINT": hub_server.url,
-            "HF_HOME": str(tmp_path_factory.mktemp("hf_home")),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "NO_PROXY": "127.0.0.1,localhost",
-            "OMP_NUM_THREADS": "1",
-            **({"HF_TOKEN": f"hf_{user}"} if user else {}),
-        }
+        home = tmp_path_factory.mktemp("hf_home")
+        return hub_server.environment(home, f"hf_{user}" if user else None)
 
     return environment

@@ -13,6 +13,7 @@ Standard library, but for the YAML of model cards, which is read by PyYAML as th
 import base64
 import hashlib
 import json
+import os
 import re
 import secrets
 import socket
@@ -230,6 +231,28 @@ class HubServer:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
+
+    def environment(self, home: Path, token: str | None = None) -> dict[str, str]:
+        """The variables of a process that talks to this Hub, with its cache in `home`.
+
+        Its client reads them when it is imported, so that a process of its own is needed.
+        """
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HF_", "HUGGING")) and name != "TRANSFORMERS_OFFLINE"
+        }
+        return {
+            **kept,
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(home),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "OMP_NUM_THREADS": "1",
+            **({"HF_TOKEN": token} if token else {}),
+        }
 
     def add_user(
         self, name: str, token: str, role: str = "write", organizations: Iterable[str] = ()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -67,19 +66,6 @@ class Client:
         self.process.wait()
 
 
-def environment_of(hub, home):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    return {
-        **kept,
-        "HF_ENDPOINT": hub.url,
-        "HF_HOME": str(home),
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "NO_PROXY": "127.0.0.1,localhost",
-        "OMP_NUM_THREADS": "1",
-    }
-
-
 @pytest.fixture(scope="module")
 def running_hub(tmp_path_factory):
     with HubServer(tmp_path_factory.mktemp("hub")) as server:
@@ -98,7 +84,7 @@ def hub(running_hub):
 
 @pytest.fixture(scope="module")
 def client(running_hub, tmp_path_factory):
-    started = Client(environment_of(running_hub, tmp_path_factory.mktemp("home")))
+    started = Client(running_hub.environment(tmp_path_factory.mktemp("home")))
     yield started
     started.close()
 
@@ -204,7 +190,7 @@ def test_a_stranger_loads_what_was_pushed_without_the_package(hub, client, folde
         check=False,
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
-        env=environment_of(hub, tmp_path / "home"),
+        env=hub.environment(tmp_path / "home"),
     )
     assert done.returncode == 0, done.stderr
     assert "['a b c', 'h']" in done.stdout and "VaswaniModel" in done.stdout
@@ -251,7 +237,7 @@ def test_large_weights_go_into_several_files_and_replace_one_another(hub, client
 
 def test_the_cache_serves_without_the_hub(hub, client, folder, tmp_path):
     assert client("push", folder, "--to", "lab/cached", "--no-verify")[0] == 0
-    environment = environment_of(hub, tmp_path / "home")
+    environment = hub.environment(tmp_path / "home")
 
     def translate(**more):
         return subprocess.run(
@@ -470,7 +456,7 @@ def test_a_full_disk_is_told(hub, folder, tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        env=environment_of(hub, tmp_path / "home"),
+        env=hub.environment(tmp_path / "home"),
     )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]

@@ -47,7 +47,14 @@ def write_pairs(path: Path, count: int, seed: int = 0) -> None:
             lines.write(f"{' '.join(source)}\t{' '.join(target)}\n")
 
 
-def run(folder: Path, *options: str, processes: int = 1, script: Path | None = None, status=0):
+def run(
+    folder: Path,
+    *options: str,
+    processes: int = 1,
+    script: Path | None = None,
+    status=0,
+    environment: dict[str, str] | None = None,
+):
     """Train by the recipe of a folder; `script` stands in for training/run.py."""
     launch = [sys.executable]
     if processes > 1:
@@ -58,7 +65,7 @@ def run(folder: Path, *options: str, processes: int = 1, script: Path | None = N
         [*launch, str(script or "training/run.py"), str(folder / "tiny.yaml"), *options],
         cwd=REPOSITORY,
         env={
-            **os.environ,
+            **(os.environ if environment is None else environment),
             "PYTHONPATH": str(REPOSITORY),
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
