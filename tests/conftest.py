@@ -93,9 +93,9 @@ def _letters(chooser: random.Random, count: int) -> list[str]:
 
 @pytest.fixture
 def hub_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubServer]:
-    """A running Hub: alice and bob may write, alice in the organisation lab too, where reader reads.
+    """A running Hub, where alice and bob may write, alice in the organisation lab too.
 
-    The token of each is `hf_` and the name.
+    The reader may read there. The token of each is `hf_` and the name.
     """
     with HubServer(tmp_path_factory.mktemp("hub")) as hub:
         hub.add_user("alice", "hf_alice", organizations=["lab"])
