@@ -4,7 +4,7 @@
 Train recipe `multi30k_small` on the raw files of Tatoeba, English to German, in the folder DATA
 (`train.en.gz`, `train.de.gz`, `valid.*`, `test.*`), for a fixed time, first with one process and
 then with two on the same cores: tokens per second, loss and BLEU. The updates are the same in both,
-up to rounding, as long as both come to them.
+up to rounding, as long as both come to them. A training that has finished is not repeated.
 """
 
 import argparse
@@ -52,7 +52,8 @@ def main(argv: list[str]) -> None:
         # As many threads as cores: the processes share them out.
         threads = max((os.cpu_count() or 1) // processes, 1)
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+        if not (output / "results.json").exists():
+            subprocess.run(command, cwd=ROOT, env=environment, check=True)
         runs[processes] = measured(output)
         print(processes, json.dumps(runs[processes]["scores"], indent=1), flush=True)
     report = {

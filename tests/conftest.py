@@ -93,9 +93,9 @@ def _letters(chooser: random.Random, count: int) -> list[str]:
 
 @pytest.fixture
 def hub_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubServer]:
-    """A running Hub: alice and bob may write, alice also in the organisation lab; reader reads.
+    """A running Hub, where alice and bob may write, alice in the organisation lab too.
 
-    The token of each is `hf_` and the name.
+    The reader may read there. The token of each is `hf_` and the name.
     """
     with HubServer(tmp_path_factory.mktemp("hub")) as hub:
         hub.add_user("alice", "hf_alice", organizations=["lab"])
@@ -110,7 +110,8 @@ def hub_environment(
 ) -> Callable[..., dict[str, str]]:
     """A function of a user's name (or none): the environment of a process that talks to the Hub.
 
-    Each call makes an empty cache.
+    Each call makes an empty cache. A process of its own is needed, because the client reads these
+    variables when it is imported.
     """
 
     def environment(user: str | None = None) -> dict[str, str]:

@@ -38,9 +38,9 @@ def workplace(copier, tmp_path_factory):
     return folder
 
 
-def run(command, folder):
+def run(command, folder, variables=os.environ):
     environment = {
-        **os.environ,
+        **variables,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
     }
@@ -84,6 +84,15 @@ def test_convert_commands_run(workplace):
     lines = [line for line in block.splitlines() if "Helsinki-NLP" not in line]  # on the Hub
     assert len(lines) == 2
     assert run(" && ".join(["set -e", *lines]), workplace).endswith("a b c d\n" * 3)
+
+
+def test_the_hub_commands_run(workplace, hub_server, hub_environment):
+    (block,) = [block for block in blocks("sh") if "vaswani-hf push" in block]
+    login, *lines = block.replace("ORG", "lab").splitlines()
+    assert login.startswith("hf auth login") and len(lines) == 2
+    shown = run(" && ".join(["set -e", *lines]), workplace, hub_environment("alice"))
+    assert "it says the same" in shown and shown.endswith("a b c d\n" * 3)
+    assert "model.safetensors" in hub_server.files("lab/NAME")
 
 
 def test_the_training_command_runs_from_the_repository(workplace):
