@@ -3,8 +3,8 @@
 
 Train recipe `multi30k_small` on the raw files of Tatoeba, English to German, in the folder DATA
 (`train.en.gz`, `train.de.gz`, `valid.*`, `test.*`), for a fixed time, first with one process and
-then with two on the same cores: tokens per second, loss and BLEU. The updates are the same in both,
-up to rounding, as long as both come to them. A training that has finished is not repeated.
+then with two on the same cores: tokens per second, loss and BLEU. An update has the same number of
+tokens in both, cut into other batches. A training that has finished is not repeated.
 """
 
 import argparse
@@ -13,6 +13,8 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from itertools import pairwise
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +75,24 @@ def measured(output: Path) -> dict[str, Any]:
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
     history = json.loads((output / "log_history.json").read_text(encoding="utf-8"))
     names = ("commit", "parameters", "data", "training", "averaged_checkpoints", "scores")
+    speeds, ends = zip(
+        *(
+            (entry["target_tokens_per_second"], entry["elapsed_seconds"])
+            for entry in history
+            if "target_tokens_per_second" in entry
+        ),
+        strict=True,
+    )
+    spans = [end - begin for begin, end in pairwise((0.0, *ends))]
     return {name: results[name] for name in (*names, "hardware", "versions")} | {
-        "loss_by_update": {entry["step"]: entry["loss"] for entry in history if "loss" in entry},
+        # Over the whole run, also where it was resumed.
+        "target_tokens_per_second": sum(map(mul, speeds, spans)) / ends[-1],
+        "seconds": ends[-1],
+        "loss_nats_per_token_by_update": {
+            entry["step"]: entry["loss_nats_per_token"]
+            for entry in history
+            if "loss_nats_per_token" in entry
+        },
     }
 
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -112,7 +113,9 @@ def folder(copier, tmp_path_factory):
     (path / "checkpoint-50" / "optimizer.pt").write_bytes(b"pickled")
     (path / "training_args.bin").write_bytes(b"pickled")
     (path / "notes.txt").write_text("mine alone\n")
-    return path
+    before = digests(path)
+    yield path
+    assert digests(path) == before  # whatever went wrong
 
 
 def digests(folder):
@@ -133,11 +136,9 @@ def card_of(hub, name, tmp_path):
 
 
 def test_a_push_is_fetched_again_and_says_the_same(hub, client, folder, tmp_path):
-    before = digests(folder)
     status, out, err = client("push", folder, "--to", "lab/copier")
     assert status == 0, err
     assert "a b c\n    a b c\n" in out and f"{hub.url}/lab/copier" in out
-    assert digests(folder) == before
     files = hub.files("lab/copier")
     assert set(files) - {".gitattributes"} == {
         "README.md",
@@ -257,6 +258,20 @@ def test_the_cache_serves_without_the_hub(hub, client, folder, tmp_path):
     assert done.returncode == 1 and "lab/cached" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_downloaded_folder_is_a_model(hub, client, folder, tmp_path):
+    assert client("push", folder, "--to", "lab/downloaded", "--no-verify")[0] == 0
+    hf = Path(sys.executable).parent / "hf"
+    subprocess.run(
+        [hf, "download", "lab/downloaded", "--local-dir", tmp_path / "local"],
+        check=True,
+        capture_output=True,
+        env=hub.environment(tmp_path / "home"),
+    )
+    (tmp_path / "text").write_text("a b\n")
+    argv = ("translate", "--model", tmp_path / "local", tmp_path / "text")
+    assert client(*argv)[:2] == (0, "a b\n")
+
+
 # The card
 
 
@@ -332,17 +347,21 @@ def test_nothing_private_goes_into_a_public_repository(hub, client, folder):
 
 
 def test_a_push_that_the_hub_breaks_off_is_finished_by_the_next(hub, client, folder):
-    before = digests(folder)
     hub.fail("POST", "/commit/", status=500, times=10)
     message = client.fails("push", folder, "--to", "lab/broken", "--no-verify")
     assert "answered 500" in message and "Run the same again" in message
-    assert digests(folder) == before
     hub.faults.clear()
     hub.requests.clear()
     assert client("push", folder, "--to", "lab/broken", "--no-verify")[0] == 0
     assert not [request for request in hub.requests if request.method == "PUT"]  # is there already
     files = hub.files("lab/broken")
     assert files["model.safetensors"] == (folder / "model.safetensors").read_bytes()
+
+
+def test_a_connection_that_ends_in_the_middle_is_told(hub, client, folder):
+    hub.drop("POST", "/commit/", after_bytes=100, times=10)
+    message = client.fails("push", folder, "--to", "lab/dropped", "--no-verify")
+    assert hub.url in message and "Run the same again" in message
 
 
 def test_a_hub_that_fails_once_does_not_end_a_push(hub, client, folder):

@@ -27,7 +27,7 @@ from training.stopping import leave_if_stopped
 from training.streaming import TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
 from training.watching import final_checkpoints
-from vaswani_hf.hub import HubError, export
+from vaswani_hf.hub import HubError, export, fetch
 
 
 logger = logging.getLogger("training")
@@ -44,13 +44,16 @@ def main(argv: list[str]) -> None:
         check_launch(training)
         if training.dry_run:
             write_elsewhere(training)
-        else:
-            check_push(arguments)
         check_streaming(data, training)
         checkpoint = find_checkpoint(training)
         check_output_dir(training, checkpoint)
+        with training.main_process_first(desc="fetching the model"):
+            if training.model_name_or_path:
+                training.model_name_or_path = str(fetch(training.model_name_or_path))
         with training.main_process_first(desc="reading the text"):
             corpus = load_corpus(data, training.seed)
+        if not training.dry_run:
+            check_push(arguments)
     except (ValueError, FileNotFoundError, HubError) as error:  # what was written or pointed at
         sys.exit(f"training/run.py: {error}")
     set_seed(training.seed)

@@ -93,6 +93,21 @@ def test_scores_and_translations_do_not_depend_on_the_number_of_processes(one, s
     assert len(expected) == 5
 
 
+def test_early_stopping_ends_all_processes_at_the_same_update(folder):
+    output = folder / "stopped"
+    done = run(
+        folder,
+        *("--train_file", str(folder / "train.tsv"), "--output_dir", str(output)),
+        *("--validation_file", str(folder / "test.tsv"), "--learning_rate", "0"),
+        *("--eval_strategy", "steps", "--eval_steps", "1", "--early_stopping_patience", "2"),
+        *("--gradient_accumulation_steps", "1", "--max_steps", "9", "--save_steps", "1"),
+        processes=2,
+    )
+    # The first evaluation is the best, as nothing is learned; two more are no better.
+    training = results_of(output)["training"]
+    assert (training["updates"], training["stopped_early"]) == (3, True), done.stderr[-2000:]
+
+
 SHARDED = """\
 import json, sys
 import torch
