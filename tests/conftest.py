@@ -128,6 +128,7 @@ def hub_environment(
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
             "OMP_NUM_THREADS": "1",
             **({"HF_TOKEN": f"hf_{user}"} if user else {}),
         }
