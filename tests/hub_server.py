@@ -215,6 +215,7 @@ class HubServer:
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
             "OMP_NUM_THREADS": "1",
             **({"HF_TOKEN": token} if token else {}),
         }
@@ -473,7 +474,8 @@ class _Handler(BaseHTTPRequestHandler):
             for verb, pattern, write, function in _ROUTES:
                 match = pattern.fullmatch(path)
                 if match and verb == method:
-                    named = {k: unquote(v) for k, v in match.groupdict().items() if v is not None}
+                    groups = match.groupdict()
+                    named: dict[str, Any] = {k: unquote(v) for k, v in groups.items() if v}
                     with self.hub._lock:
                         if "id" in named:
                             kind, name = _KINDS[named.pop("kind", "models")], named.pop("id")
@@ -705,7 +707,7 @@ class _Handler(BaseHTTPRequestHandler):
             content = base64.b64decode(told["content"])
             if len(content) > LARGEST_REGULAR_BYTES:
                 raise HubError(400, f"{path} has {len(content)} bytes and is not an LFS object")
-            if path == "README.md" and (errors := read_card(content.decode())[1]):
+            if path == "README.md" and (errors := read_card(content.decode(errors="replace"))[1]):
                 raise HubError(400, "Invalid metadata in README.md: " + "; ".join(errors))
             files[path] = self.hub._store(content, is_lfs=False)
         elif key in ("deletedFile", "deletedFolder"):

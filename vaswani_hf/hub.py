@@ -36,7 +36,12 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.utils import (
+    build_hf_headers,
+    get_session,
+    hf_raise_for_status,
+    validate_repo_id,
+)
 from transformers.utils import CONFIG_NAME
 
 from . import stranger
@@ -223,14 +228,7 @@ def prepare(
         raise HubError("No token to push with: log in by `hf auth login`, or set HF_TOKEN.")
     api = HfApi(token=token)
     with explained(f"push to {repo_id}", repo_id):
-        try:
-            _again(card.validate, repo_id)
-        except ValueError as error:
-            if isinstance(error, HfHubHTTPError):
-                raise
-            raise ValueError(
-                f"The Hub refuses the card (license: {card.data.get('license')}): {error}"
-            ) from None
+        _again(lambda: _validate(card, token), repo_id)
         repo_id = _again(
             lambda: api.create_repo(repo_id, private=private, exist_ok=True).repo_id, repo_id
         )
@@ -453,6 +451,21 @@ def _again(send: Callable[[], Result], repo_id: str) -> Result:
             logger.warning("%s: the Hub has failed; trying again.", repo_id)
             time.sleep(seconds)
     return send()
+
+
+def _validate(card: ModelCard, token: str | None) -> None:
+    """Ask the Hub whether it takes a card; `ModelCard.validate` asks the public one in any case."""
+    response = get_session().post(
+        f"{constants.ENDPOINT}/api/validate-yaml",
+        json={"repoType": "model", "content": str(card)},
+        headers=build_hf_headers(token=token),
+    )
+    if response.status_code == 400:
+        errors = "; ".join(error["message"] for error in response.json().get("errors", []))
+        raise ValueError(
+            f"The Hub refuses the card (license: {card.data.get('license')}): {errors}"
+        )
+    hf_raise_for_status(response)
 
 
 def _model_type_of(repo_id: str, revision: str | None, token: str | None) -> str | None:
