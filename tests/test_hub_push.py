@@ -364,6 +364,12 @@ def test_a_connection_that_ends_in_the_middle_is_told(hub, client, folder):
     assert hub.url in message and "Run the same again" in message
 
 
+def test_a_large_file_that_never_comes_through_is_told(hub, client, folder):
+    hub.fail("PUT", ".", status=500, times=100)
+    message = client.fails("push", folder, "--to", "lab/never", "--no-verify")
+    assert "answered 500" in message and "Run the same again" in message
+
+
 def test_a_hub_that_fails_once_does_not_end_a_push(hub, client, folder):
     hub.fail("POST", "/repos/create", status=503)
     hub.fail("POST", "/commit/", status=502)
@@ -392,6 +398,10 @@ def test_a_folder_that_is_not_whole_is_not_pushed(hub, client, folder, tmp_path)
     assert "model.safetensors" in client.fails("push", broken, "--to", "lab/x")
     (broken / "model.safetensors").unlink()
     assert "training_args.bin" in client.fails("push", broken, "--to", "lab/x")
+    shutil.copyfile(folder / "model.safetensors", broken / "model.safetensors")
+    for path in broken.glob("tokenizer*"):
+        path.unlink()
+    assert "tokenizer" in client.fails("push", broken, "--to", "lab/x")
     assert hub.requests == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers.trainer_utils import HubStrategy
 
-from vaswani_hf.cards import make_card
+from vaswani_hf.cards import CARD, card_for_push, check_language, make_card
 from vaswani_hf.hub import HubError, prepare, push, stage, upload
 
 from .arguments import Arguments
@@ -41,6 +41,8 @@ def check_push(arguments: Arguments) -> None:
             "such as cc-by-4.0, or `other`."
         )
     languages = [code for code in (data.source_language, data.target_language) if code]
+    for language in languages:
+        check_language(language)
     name = training.hub_model_id or Path(training.output_dir).resolve().name
     if training.process_index == 0:
         training.hub_model_id = prepare(
@@ -79,14 +81,14 @@ class CheckpointPusher:
             "progress": progress,
         }
         try:
-            stage(
+            stage(checkpoint, staged)
+            card_for_push(
                 checkpoint,
-                staged,
                 str(training.hub_model_id),
                 languages=(data.source_language, data.target_language),
                 license=data.license,
                 results=results,
-            )
+            ).save(staged / CARD)
         except OSError as error:
             aside.cleanup()
             logger.warning("%s is not pushed: %s", checkpoint.name, error)

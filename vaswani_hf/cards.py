@@ -14,7 +14,7 @@ from huggingface_hub.constants import REPOCARD_NAME as CARD
 
 TEMPLATE = "model_card.md"
 RESULTS = "results.json"
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?|multilingual|code")
+_LANGUAGE = re.compile("[a-z]{2,3}|multilingual|code")
 
 
 def write_model_card(
@@ -50,12 +50,7 @@ def make_card(
     """The card of a model that is called `name`: a folder's name, or an id on the Hub.
 
     Other arguments are those of `write_model_card`; of `results` any part may be missing.
-
-    Raises:
-        ValueError: if a language is no code.
     """
-    for language in languages:
-        check_language(language)
     scores = results.get("scores") or {}
     evaluations = [
         EvalResult(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EDQUOT, EFBIG, ENOSPC
 from os import PathLike
@@ -45,7 +45,7 @@ from huggingface_hub.utils import (
 from transformers.utils import CONFIG_NAME
 
 from . import stranger
-from .cards import card_for_push, write_model_card
+from .cards import CARD, card_for_push, write_model_card
 from .configuration_vaswani import VaswaniConfig
 from .folders import PICKLES, check_folder, export
 
@@ -162,19 +162,14 @@ def push(
     folder = Path(folder)
     check_pushable(folder)
     languages = (source_language, target_language)
+    card = card_for_push(folder, repo_id, languages=languages, license=license)
     with tempfile.TemporaryDirectory(prefix="vaswani_hf_push_") as temporary:
         staged = Path(temporary) / folder.resolve().name
-        # Says what is missing before anything is sent.
-        card = card_for_push(folder, repo_id, languages=languages, license=license)
+        model, tokenizer, target_tokenizer = stage(folder, staged, max_shard_size)
         repo_id = prepare(repo_id, card, private=private, revision=revision, token=token)
-        model, tokenizer, target_tokenizer = stage(
-            folder,
-            staged,
-            repo_id,
-            languages=languages,
-            license=license,
-            max_shard_size=max_shard_size,
-        )
+        # Now that the name is whole.
+        card = card_for_push(folder, repo_id, languages=languages, license=license)
+        card.save(staged / CARD)
         commit = upload(staged, repo_id, revision=revision, token=token)
     translations: list[tuple[str, str]] = []
     if is_verified:
@@ -244,30 +239,18 @@ def prepare(
             raise ValueError(
                 f"{repo_id} is taken by a model of type {model_type}; choose another name."
             )
-        api.auth_check(repo_id, write=True)
+        _check_may_write(api, repo_id)
     return repo_id
 
 
-def stage(
-    folder: Path,
-    staged: Path,
-    repo_id: str,
-    *,
-    languages: Sequence[str | None] = (),
-    license: str | None = None,
-    max_shard_size: int | str = "5GB",
-    results: dict[str, Any] | None = None,
-) -> tuple[Any, Any, Any]:
-    """Write what is pushed of a model's folder into another one; returns the model and tokenizers.
+def stage(folder: Path, staged: Path, max_shard_size: int | str = "5GB") -> tuple[Any, Any, Any]:
+    """Write what is pushed of a model's folder, but for the card, into a new one.
 
-    Args:
-        folder: the model's folder.
-        staged: where to.
-        repo_id: what the card calls the model.
-        languages: of the source and the target; `None` for what the folder's card says.
-        license: likewise.
-        max_shard_size: weights above it go into several files.
-        results: what the card is made of, instead of the folder's `results.json`.
+    Returns:
+        The model and the tokenizers of source and target.
+
+    Raises:
+        OSError: if one of them cannot be loaded, or the disk is full.
     """
     staged.mkdir(parents=True)
     model, tokenizer, target_tokenizer = stranger.load(str(folder))
@@ -282,8 +265,6 @@ def stage(
             (staged / name).write_text(write(content).rstrip() + "\n", encoding="utf-8")
     if (folder / CURVES).is_file():
         shutil.copyfile(folder / CURVES, staged / CURVES)
-    card = card_for_push(folder, repo_id, languages=languages, license=license, results=results)
-    card.save(staged / "README.md")
     return model, tokenizer, target_tokenizer
 
 
@@ -380,9 +361,13 @@ def explained(doing: str, repo_id: str) -> Iterator[None]:
         yield
     except HubError:
         raise
-    except (OSError, NetworkError, HfHubHTTPError) as error:
-        # The cause is left out: its text may hold what was sent.
-        raise HubError(_explanation(error, doing, repo_id)) from None
+    except (OSError, NetworkError, HfHubHTTPError, RuntimeError) as error:
+        # A file that does not come through is a RuntimeError, whose cause says more.
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        # It is not chained: its text may hold what was sent.
+        raise HubError(
+            _explanation(cause if isinstance(error, RuntimeError) else error, doing, repo_id)
+        ) from None
 
 
 def _explanation(error: Exception, doing: str, repo_id: str) -> str:
@@ -451,6 +436,15 @@ def _again(send: Callable[[], Result], repo_id: str) -> Result:
             logger.warning("%s: the Hub has failed; trying again.", repo_id)
             time.sleep(seconds)
     return send()
+
+
+def _check_may_write(api: HfApi, repo_id: str) -> None:
+    try:
+        api.auth_check(repo_id, write=True)
+    except HfHubHTTPError as error:
+        # A Hub that does not know the question answers it when something is sent.
+        if error.response is None or error.response.status_code != 404:
+            raise
 
 
 def _validate(card: ModelCard, token: str | None) -> None:

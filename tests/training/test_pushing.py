@@ -141,6 +141,7 @@ def test_a_failed_push_leaves_the_model_and_says_how_to_go_on(folder, hub, tmp_p
     [
         (("--license", "my own"), "license: my own"),
         (("--license", ""), "needs the model's license"),
+        (("--source_language", "English"), "'English' is no language code"),
         (("--hub_strategy", "checkpoint"), "hub_strategy=checkpoint"),
         (("--hub_model_id", "bob/tiny"), "may not write"),
         (("--hub_token", "hf_wrong_secret"), "does not know the token"),
