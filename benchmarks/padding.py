@@ -2,19 +2,20 @@
 """python benchmarks/padding.py DATA [DATA ...]
 
 How much of the token batches is padding, both sides counted, for the training text of the folders
-DATA (`train.en.gz`, `train.de.gz`; 8,000 joint pieces), by the order that the pairs are cut in; and
-how many shapes batches have, by `pad_to_multiple_of`.
+DATA (`train.en.gz`, `train.de.gz`; 8,000 joint pieces), by the order that the pairs are cut in; by
+the trainer's cuts; and how many shapes batches have, by `pad_to_multiple_of`.
 """
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from training.batching import TokenBatchSampler, by_longer_side, full_batch, pack
+from training.batching import MAX_PADDING, TokenBatchSampler, by_longer_side, full_batch, pack
 from vaswani_hf import train_tokenizer
 from vaswani_hf.lines import read_lines
 
@@ -77,6 +78,20 @@ def main(argv: list[str]) -> None:
                     | padding(batches, source, target)
                 )
                 print(rows[-1], flush=True)
+            begun = time.perf_counter()
+            sampler = TokenBatchSampler(
+                *(source, target),
+                source_tokens=budget,
+                target_tokens=budget,
+                max_padding=MAX_PADDING,
+            )
+            seconds = time.perf_counter() - begun
+            rows.append(
+                {"data": name, "tokens": budget, "max_padding": MAX_PADDING}
+                | {"batches": len(sampler), "padding_share": round(sampler.padding_share, 4)}
+                | {"seconds": round(seconds, 1)}
+            )
+            print(rows[-1], flush=True)
             for multiple in (1, 8, 16):
                 rows.append(
                     {"data": name, "tokens": budget, "pad_to_multiple_of": multiple}

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 from transformers.cache_utils import EncoderDecoderCache, StaticCache
 
@@ -18,6 +19,7 @@ from tests import references
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, VaswaniModel
 from vaswani_hf.modeling_vaswani import (
     AddAndNorm,
+    ChunkedCrossEntropy,
     FeedForward,
     MultiHeadAttention,
     SinusoidalPositions,
@@ -793,13 +795,141 @@ def test_no_real_label_makes_a_loss_of_zero_that_goes_backward(training: bool) -
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
 
 
+class Heights(TorchDispatchMode):
+    """Collects how many rows of V numbers each operation gives, the transposed weight left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple) else (result,):
+            is_tall = isinstance(tensor, Tensor) and tensor.ndim > 1 and tensor.shape[-1] == V
+            if is_tall and tensor.shape != (32, V):
+                self.rows.append(tensor.numel() // V)
+        return result
+
+
 def test_training_computes_logits_of_real_targets_only() -> None:
     model = small_model().train()
-    rows: list[int] = []
-    model.lm_head.register_forward_hook(lambda _, inputs, output: rows.append(output.numel() // V))
-    outputs = model(draw_tokens(B, S), labels=LABELS)
-    assert rows == [6]
+    with Heights() as heights:
+        outputs = model(draw_tokens(B, S), labels=LABELS)
+    assert max(heights.rows) == 6
     assert outputs.logits is None
+
+
+def test_training_never_holds_the_logits_of_all_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChunkedCrossEntropy, "TOKENS_AT_ONCE", 4)
+    model = small_model(output_bias=True).train()
+    with Heights() as heights:
+        model(draw_tokens(B, S), labels=LABELS).loss.backward()
+    assert max(heights.rows) == 4
+
+
+def plain_gradients(
+    model: VaswaniForConditionalGeneration, num_items: int = 6
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss and gradients by torch's own cross-entropy over the logits of every position."""
+    model.zero_grad()
+    logits = model(draw_tokens(B, S), PADDED_SOURCE, SHIFTED).logits.float()
+    loss = nn.functional.cross_entropy(
+        logits.flatten(0, 1), LABELS.flatten(), label_smoothing=0.1, reduction="sum"
+    )
+    loss = loss / num_items
+    loss.backward()
+    return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def assert_alike(actual: Tensor, expected: Tensor, share: float) -> None:
+    """No number differs by more than a share of the largest."""
+    assert actual.dtype == expected.dtype
+    close(actual, expected, atol=share * float(expected.abs().max()) + 1e-9, rtol=0.0)
+
+
+@tyings
+@pytest.mark.parametrize("output_bias", [False, True])
+@pytest.mark.parametrize("num_items", [None, 24])
+@pytest.mark.parametrize("at_once", [1, 4, 6])
+def test_the_loss_by_chunks_has_the_gradients_of_the_plain_one(
+    monkeypatch: pytest.MonkeyPatch,
+    share: bool,
+    tie: bool,
+    groups: list[set[str]],
+    output_bias: bool,
+    num_items: int | None,
+    at_once: int,
+) -> None:
+    monkeypatch.setattr(ChunkedCrossEntropy, "TOKENS_AT_ONCE", at_once)
+    fields = {"share_embeddings": share, "tie_word_embeddings": tie, "output_bias": output_bias}
+    model = small_model(dropout=0.0, **fields).train()
+    expected_loss, expected = plain_gradients(model, num_items or 6)
+    model.zero_grad()
+    loss = model(draw_tokens(B, S), PADDED_SOURCE, labels=LABELS, num_items_in_batch=num_items).loss
+    loss.backward()
+    close(loss, expected_loss)
+    for name, parameter in model.named_parameters():
+        assert_alike(parameter.grad, expected[name], 1e-5)
+
+
+@pytest.mark.parametrize("whole_model", [False, True])
+def test_the_loss_by_chunks_in_bfloat16_is_the_plain_one_but_for_rounding(
+    monkeypatch: pytest.MonkeyPatch, whole_model: bool
+) -> None:
+    monkeypatch.setattr(ChunkedCrossEntropy, "TOKENS_AT_ONCE", 4)
+    model = small_model(dropout=0.0, output_bias=True).train()
+    if whole_model:
+        model = model.to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not whole_model):
+        expected_loss, expected = plain_gradients(model)
+        model.zero_grad()
+        loss = model(draw_tokens(B, S), PADDED_SOURCE, labels=LABELS).loss
+    loss.backward()
+    assert loss.dtype == torch.float32
+    # bfloat16 has 8 bits of mantissa, and the two paths round at other places.
+    close(loss, expected_loss, rtol=1e-2)
+    for name, parameter in model.named_parameters():
+        if "key_proj.bias" not in name:
+            assert_alike(parameter.grad, expected[name], 0.05)
+
+
+def test_gradients_in_float16_are_not_made_before_the_loss_is_scaled() -> None:
+    # Without the scale of the loss, 0.1 / V is below the smallest number of float16 that is exact:
+    # every logit is held at once, so that their gradients come in the backward pass.
+    model = small_model().train().half()
+    with Heights() as heights:
+        loss = model(draw_tokens(B, S), labels=LABELS).loss
+        forward = len(heights.rows)
+        (loss * 1024).backward()
+    assert len(heights.rows) > forward
+
+
+def test_a_head_of_another_kind_is_asked_for_the_logits() -> None:
+    # As adapters and quantization put it in the place of the layer: here one that doubles.
+    class Doubled(nn.Module):
+        def __init__(self, inner: nn.Linear) -> None:
+            super().__init__()
+            self.weight, self.bias, self.inner = inner.weight, None, inner
+
+        def forward(self, states: Tensor) -> Tensor:
+            return 2 * self.inner(states)
+
+    model = small_model(dropout=0.0)
+    source = draw_tokens(B, S)
+    logits = 2 * model(source, decoder_input_ids=SHIFTED).logits
+    model.lm_head = Doubled(model.lm_head)
+    expected = references.label_smoothed_cross_entropy(
+        logits.flatten(0, 1).tolist(), LABELS.flatten().tolist(), 0.1
+    )
+    close(model.train()(source, labels=LABELS).loss, expected)
+
+
+def test_a_second_backward_pass_through_the_loss_is_refused() -> None:
+    # The kept gradients are scaled in place: a second pass would go on from the first one's.
+    loss = small_model().train()(draw_tokens(B, S), labels=LABELS, num_items_in_batch=3).loss
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 def test_the_loss_of_a_half_precision_model_is_in_float32() -> None:

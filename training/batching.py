@@ -7,6 +7,11 @@ import numpy as np
 from torch.utils.data import Sampler
 
 
+MAX_PADDING = 0.03  # of training batches, where batches a little smaller make it possible
+MOST_BATCHES = 1.25  # times those that are as full as can be
+NUM_GRAINS = 16  # that the smallest full batch is made of
+
+
 class TokenBatchSampler(Sampler[list[int]]):
     """Groups pairs by length into batches that hold at most so many padded tokens on each side.
 
@@ -23,6 +28,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         pad_to_multiple_of: lengths are padded to multiples of this, and batches to as many
             sentences as `full_batch` says, so that they have few different shapes; all of that
             padding counts. `None` pads to the longest pair of a batch and no further.
+        max_padding: share of padding that smaller batches are worth, see `cut_for_padding`;
+            `None` for batches as full as can be.
         shuffle: whether the order of batches changes with the epoch; else longest first.
         seed: of the order, and of which pairs of equal lengths share a batch.
 
@@ -39,6 +46,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         target_tokens: int,
         multiple_of: int = 1,
         pad_to_multiple_of: int | None = None,
+        max_padding: float | None = None,
         shuffle: bool = True,
         seed: int = 0,
     ) -> None:
@@ -64,7 +72,10 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.seed = seed
         self.epoch = 0
         order = by_longer_side(padded_source, padded_target, seed)
-        self.batches = pack(order, padded_source, padded_target, source_tokens, target_tokens)
+        sides = (padded_source, padded_target, source_tokens, target_tokens)
+        self.batches = pack(order, *sides)
+        if max_padding is not None:
+            self.batches = cut_for_padding(self.batches, *sides, max_padding)
         _split_to_multiple(self.batches, multiple_of)
         padded_tokens = 0
         for batch in self.batches:
@@ -133,6 +144,93 @@ def pack(
             batches.append([pair])
             longest_source, longest_target = int(source[pair]), int(target[pair])
     return batches
+
+
+def padding_of(batches: list[list[int]], source: np.ndarray, target: np.ndarray) -> float:
+    """The share of padding in batches of pairs of these lengths, both sides together."""
+    places = [np.array(batch) for batch in batches]
+    padded = sum(len(batch) * int(source[batch].max() + target[batch].max()) for batch in places)
+    return 1 - sum(int(source[batch].sum() + target[batch].sum()) for batch in places) / padded
+
+
+def cut_for_padding(
+    batches: list[list[int]],
+    source: np.ndarray,
+    target: np.ndarray,
+    source_tokens: int,
+    target_tokens: int,
+    max_padding: float,
+) -> list[list[int]]:
+    """Cut the order that batches stand in anew, where they have more than a share of padding.
+
+    Among the cuts that `cut` finds best for some price, the one of the highest price whose padding
+    is low enough; or, where that takes more than `MOST_BATCHES` times as many batches, the last one
+    before.
+    """
+    order = np.concatenate(batches)
+    most = MOST_BATCHES * len(batches)
+    price = float(source_tokens + target_tokens)
+    while padding_of(batches, source, target) > max_padding:
+        smaller = cut(order, source, target, source_tokens, target_tokens, price)
+        if len(smaller) > most:
+            break
+        batches, price = smaller, 0.8 * price
+    return batches
+
+
+def cut(
+    order: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    source_tokens: int,
+    target_tokens: int,
+    price: float,
+) -> list[list[int]]:
+    """Cut an order of pairs into batches that cost least: their padded tokens, and a price each.
+
+    The best cuts of the first pairs are part of the best cuts of more (dynamic programming). Pairs
+    are taken by the grain, several neighbours at once.
+
+    Args:
+        order: `(pairs,)`, places of all pairs.
+        source: `(pairs,)`, source tokens of each.
+        target: `(pairs,)`, target tokens of each.
+        source_tokens: padded source tokens of a batch, at most.
+        target_tokens: padded target tokens of a batch, at most.
+        price: tokens that one batch more may not cost; 0 for a batch per length.
+    """
+    smallest = full_batch(int(source.max()), int(target.max()), source_tokens, target_tokens)
+    edges = np.arange(0, len(order), max(smallest // NUM_GRAINS, 1))
+    longest_source, longest_target = (
+        np.maximum.reduceat(side[order], edges) for side in (source, target)
+    )
+    edges = np.append(edges, len(order))
+    cost, begin = np.zeros(len(edges)), np.zeros(len(edges), dtype=int)
+    window = 1
+    for end in range(1, len(edges)):
+        while True:
+            # All batches that end here, the shortest one first.
+            grains = slice(max(end - window, 0), end)
+            sizes = (edges[end] - edges[grains])[::-1]
+            tallest_source, tallest_target = (
+                np.maximum.accumulate(side[grains][::-1])
+                for side in (longest_source, longest_target)
+            )
+            fits = (sizes * tallest_source <= source_tokens) & (
+                sizes * tallest_target <= target_tokens
+            )
+            if not fits.all() or grains.start == 0:
+                break
+            window *= 2
+        padded = (sizes * (tallest_source + tallest_target))[fits]
+        costs = cost[grains][::-1][fits] + padded + price
+        best = int(costs.argmin())
+        cost[end], begin[end] = costs[best], end - 1 - best
+    batches, end = [], len(edges) - 1
+    while end:
+        batches.append(order[edges[begin[end]] : edges[end]].tolist())
+        end = int(begin[end])
+    return batches[::-1]
 
 
 def _split_to_multiple(batches: list[list[int]], multiple_of: int) -> None:

@@ -6,9 +6,9 @@ import gzip
 import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -24,9 +24,10 @@ from datasets import (
 )
 from datasets.exceptions import DatasetGenerationError
 from datasets.fingerprint import Hasher
-from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from vaswani_hf.lines import read_lines
+from vaswani_hf.modeling_vaswani import IGNORED
 from vaswani_hf.tokenization_vaswani import join_pieces
 
 from .arguments import DataArguments
@@ -422,10 +423,13 @@ def lengths_of(table: pa.Table, column: str) -> np.ndarray:
 
 
 class PairCollator:
-    """Pads pairs to a batch; a column `index` passes through as `(B,)`."""
+    """Pads pairs to a batch, on the right; a column `index` passes through as `(B,)`."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel) -> None:
-        self.pad = DataCollatorForSeq2Seq(tokenizer, model=model)
+        self.pad_token_id = tokenizer.pad_token_id
+        self.eos_token_id = tokenizer.eos_token_id
+        self.model = model
+        self.pad_to_multiple_of = 1
         self.budget: tuple[int, int] | None = None  # tokens of a full batch, source and target
 
     def in_few_shapes(
@@ -437,23 +441,40 @@ class PairCollator:
         labels: the loss does not change.
         """
         collator = copy.copy(self)
-        collator.pad = replace(self.pad, pad_to_multiple_of=pad_to_multiple_of)
+        collator.pad_to_multiple_of = pad_to_multiple_of
         collator.budget = source_tokens, target_tokens
         return collator
 
     def __call__(self, pairs: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Batch rows with `input_ids`, `labels` and maybe `index`."""
-        sides = [{side: pair[side] for side in ("input_ids", "labels")} for pair in pairs]
+        """Batch rows with `input_ids`, `labels` and maybe `index`.
+
+        Returns:
+            What the model's `forward` takes: `input_ids` and `attention_mask`, `(B, S)`; `labels`
+            and `decoder_input_ids`, `(B, T)`.
+        """
+        sources, targets = ([pair[side] for pair in pairs] for side in ("input_ids", "labels"))
+        step = self.pad_to_multiple_of
+        source, target = (-(-max(map(len, side)) // step) * step for side in (sources, targets))
         if self.budget is not None:
-            step = cast(int, self.pad.pad_to_multiple_of)
-            source, target = (
-                -(-max(len(pair[side]) for pair in sides) // step) * step
-                for side in ("input_ids", "labels")
-            )
+            missing = full_batch(source, target, *self.budget) - len(pairs)
             # A source of no tokens would leave attention nothing to look at.
-            empty = {"input_ids": [self.pad.tokenizer.eos_token_id], "labels": []}
-            sides += [empty] * (full_batch(source, target, *self.budget) - len(sides))
-        batch = dict(self.pad(sides))
+            sources += [[self.eos_token_id]] * missing
+            targets += [[]] * missing
+        input_ids, is_real = pad_right(sources, source, self.pad_token_id)
+        labels, _ = pad_right(targets, target, IGNORED)
+        batch = {"input_ids": input_ids, "attention_mask": is_real.long(), "labels": labels}
+        batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels)
         if "index" in pairs[0]:
             batch["index"] = torch.tensor([pair["index"] for pair in pairs])
         return batch
+
+
+def pad_right(
+    rows: Sequence[Sequence[int]], length: int, value: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of ids as `(rows, length)`, filled up with a value; and where they are real."""
+    lengths = np.array([len(row) for row in rows])
+    is_real = np.arange(length) < lengths[:, None]
+    padded = np.full((len(rows), length), value)
+    padded[is_real] = np.fromiter(itertools.chain.from_iterable(rows), np.int64, lengths.sum())
+    return torch.from_numpy(padded), torch.from_numpy(is_real)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.batching import TokenBatchSampler, by_longer_side
+from training.batching import TokenBatchSampler, by_longer_side, cut
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
@@ -121,6 +121,73 @@ def test_padding_to_multiples_and_full_batches_is_counted():
     # hold five of them; 3 x 15 real tokens of 5 x 20.
     sampler = make([(10, 5)] * 3, pad_to_multiple_of=4)
     assert sampler.padding_share == pytest.approx(1 - 45 / 100)
+
+
+def cheapest(pairs, price):
+    """The least cost of all ways to cut these pairs, by trying every one."""
+    if not pairs:
+        return 0
+    costs = []
+    for size in range(1, len(pairs) + 1):
+        source, target = (size * max(side) for side in zip(*pairs[:size], strict=True))
+        if source <= 60 and target <= 50:
+            costs.append(source + target + price + cheapest(pairs[size:], price))
+    return min(costs)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=11),
+    st.integers(0, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_other_cuts_cost_less(pairs, price):
+    source, target = np.array(pairs).T
+    batches = cut(np.arange(len(pairs)), source, target, 60, 50, price)
+    assert [pair for batch in batches for pair in batch] == list(range(len(pairs)))
+    cost = sum(
+        len(batch) * int(source[batch].max() + target[batch].max()) + price for batch in batches
+    )
+    assert cost == cheapest(pairs, price)
+
+
+@given(LENGTHS, st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_batches_cut_for_padding_keep_every_pair_and_their_budgets(pairs, processes):
+    sampler = make(pairs, multiple_of=processes, max_padding=0.03)
+    assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
+    for batch in sampler:
+        assert len(batch) * max(pairs[pair][0] for pair in batch) <= 60
+        assert len(batch) * max(pairs[pair][1] for pair in batch) <= 50
+
+
+def like_multi30k():
+    """Lengths of 29,000 pairs: 15 tokens give or take 4.5, sides 2.5 apart."""
+    rng = np.random.default_rng(0)
+    target = rng.gamma(11, 1.4, 29000).astype(int) + 2
+    return np.maximum(target + rng.normal(0, 2.5, 29000).astype(int), 2), target
+
+
+def test_a_few_batches_more_bring_padding_below_three_percent():
+    lengths, budgets = like_multi30k(), {"source_tokens": 8192, "target_tokens": 8192}
+    full = TokenBatchSampler(*lengths, **budgets)
+    sampler = TokenBatchSampler(*lengths, **budgets, max_padding=0.03)
+    assert full.padding_share > 0.035
+    assert sampler.padding_share <= 0.03
+    assert len(sampler) <= 1.25 * len(full)
+
+
+def test_where_padding_is_low_batches_stay_full():
+    lengths, budgets = like_multi30k(), {"source_tokens": 2000, "target_tokens": 2000}
+    full = TokenBatchSampler(*lengths, **budgets)
+    assert full.padding_share < 0.03
+    assert TokenBatchSampler(*lengths, **budgets, max_padding=0.03).batches == full.batches
+
+
+def test_where_padding_cannot_be_low_batches_do_not_become_many():
+    # Twenty pairs of twenty lengths, all in one batch: without padding each would be alone.
+    pairs = [(length, length) for length in range(1, 21)]
+    options = {"source_tokens": 500, "target_tokens": 500}
+    assert len(make(pairs, **options)) == len(make(pairs, **options, max_padding=0.03)) == 1
 
 
 def test_a_pair_that_padding_makes_too_long_is_an_error_that_says_so():

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from transformers import DataCollatorForSeq2Seq
 
 from training.arguments import DataArguments
-from training.data import encode_pairs, encode_texts, load_corpus, read_pairs
-from vaswani_hf import train_tokenizer
+from training.data import PairCollator, encode_pairs, encode_texts, load_corpus, read_pairs
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 
@@ -204,3 +207,25 @@ def test_encoded_texts_are_what_the_tokenizer_gives(tmp_path):
     expected = tokenizer([*texts, ""])["input_ids"]
     assert encoded["input_ids"] == expected
     assert encoded["labels"] == [*expected[:4][::-1], expected[4]]
+
+
+@pytest.mark.parametrize("as_arrays", [False, True])
+def test_a_batch_is_what_the_librarys_collator_makes(as_arrays):
+    tokenizer = train_tokenizer(["a b c d"] * 9, 300, are_files=False, show_progress=False)
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 1, "encoder_layers": 1, "decoder_layers": 1}
+    model = VaswaniForConditionalGeneration(VaswaniConfig(vocab_size=len(tokenizer), **sizes))
+    rng = np.random.default_rng(0)
+    pairs = [
+        {
+            "input_ids": rng.integers(3, 9, source).astype(np.int32),
+            "labels": rng.integers(3, 9, target).astype(np.int32),
+        }
+        for source, target in [(7, 5), (1, 9), (4, 1)]
+    ]
+    lists = [{side: ids.tolist() for side, ids in pair.items()} for pair in pairs]
+    expected = DataCollatorForSeq2Seq(tokenizer, model=model)(lists)
+    batch = PairCollator(tokenizer, model)(pairs if as_arrays else lists)
+    assert set(batch) == set(expected)
+    for name, tensor in expected.items():
+        assert torch.equal(batch[name], tensor), name
+        assert batch[name].dtype == tensor.dtype
