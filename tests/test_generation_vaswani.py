@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import (
     AutoModelForSeq2SeqLM,
+    CompileConfig,
     GenerationConfig,
     GenerationMixin,
     StoppingCriteria,
@@ -419,9 +420,133 @@ def test_a_given_start_is_continued():
     assert float(found.sequences_scores[0]) == pytest.approx(expected, **CLOSE)
 
 
-def test_beams_without_a_cache_are_the_same():
-    model, batch = draw_model(4), batch_of(draw_sources(4, 9, 3))
-    assert torch.equal(model.generate(**batch, use_cache=False), model.generate(**batch))
+# Each keeps the past in another way: in a tree, not at all, row by row, in a cache of fixed size.
+WAYS: dict[str, dict[str, Any]] = {
+    "no cache": {"use_cache": False},
+    "rows": {"output_hidden_states": True},
+    "static cache": {"cache_implementation": "static"},
+}
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("way", WAYS)
+def test_beams_are_the_same_however_their_past_is_kept(way, attention, padding_side):
+    model = draw_model(5, scale=1.2, d_k=6, d_v=10)
+    batch = batch_of(draw_sources(4, 9, 3, 7), padding_side)
+    plan: dict[str, Any] = {"num_return_sequences": 3, "return_dict_in_generate": True}
+    expected = model.generate(**batch, **plan)
+    model.set_attn_implementation(attention)
+    for more in ({}, WAYS[way]):
+        found = model.generate(**batch, **plan, **more)
+        assert torch.equal(found.sequences, expected.sequences)
+        assert torch.equal(found.beam_indices, expected.beam_indices)
+        assert found.sequences_scores.tolist() == pytest.approx(
+            expected.sequences_scores.tolist(), **CLOSE
+        )
+
+
+@pytest.mark.parametrize("plan", [{"length_penalty_type": "power"}, {"num_beams": 1}], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_librarys_searches_are_the_same_however_the_past_is_kept(way, plan):
+    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3, 7))
+    kept = {"return_dict_in_generate": True, "output_logits": True}
+    expected = model.generate(**batch, **plan, **kept)
+    found = model.generate(**batch, **plan, **kept, **WAYS[way])
+    assert torch.equal(found.sequences, expected.sequences)
+    for ours, theirs in zip(found.logits, expected.logits, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_what_the_beams_of_a_sentence_share_is_kept_once():
+    model, batch = endless(), batch_of(draw_sources(4, 9, 3))
+    found = model.generate(**batch, max_new_tokens=7, return_dict_in_generate=True)
+    cache = found.past_key_values
+    own, memory = cache.self_attention_cache.layers[1], cache.cross_attention_cache.layers[1]
+    assert own.keys.shape == (3, 2, 1 + 4 * 6, 8)  # the start, then a token of each beam
+    assert memory.keys.shape == (3, 2, 9, 8)
+    assert cache.get_seq_length() == 7
+    found = model.generate(
+        **batch, length_penalty_type="power", max_new_tokens=7, return_dict_in_generate=True
+    )
+    assert found.past_key_values.cross_attention_cache.layers[1].keys.shape == (3, 2, 9, 8)
+
+
+def test_samples_of_a_sentence_are_those_of_as_many_copies():
+    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    plan = {"do_sample": True, "num_beams": 1, "max_new_tokens": 8}
+    torch.manual_seed(0)
+    found = model.generate(**batch, **plan, num_return_sequences=3)
+    torch.manual_seed(0)
+    copies = {name: rows.repeat_interleave(3, dim=0) for name, rows in batch.items()}
+    assert torch.equal(found, model.generate(**copies, **plan))
+    assert len({tuple(row) for row in found.tolist()}) > 5
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_a_memory_that_is_given_stays_as_it_is(form):
+    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    expected = model.generate(**batch, length_penalty_type=form)
+    memory = model.get_encoder()(**batch)
+    for _ in range(2):
+        found = model.generate(
+            encoder_outputs=memory,
+            attention_mask=batch["attention_mask"],
+            length_penalty_type=form,
+        )
+        assert torch.equal(found, expected)
+    assert memory.last_hidden_state.shape == (3, 9, 16)
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_attentions_are_those_of_the_translation_read_at_once(form):
+    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    model.set_attn_implementation("eager")
+    found = model.generate(
+        **batch,
+        max_new_tokens=5,
+        min_new_tokens=5,
+        return_dict_in_generate=True,
+        output_attentions=True,
+        output_logits=True,  # else the library's search keeps no beam indices
+        length_penalty_type=form,
+    )
+    read = model(**batch, decoder_input_ids=found.sequences[:, :-1], output_attentions=True)
+    for step, rows in enumerate(found.beam_indices.T):
+        for layer in range(2):
+            for name, length in (("cross_attentions", 9), ("decoder_attentions", step + 1)):
+                kept = getattr(found, name)[step][layer]
+                assert kept.shape == (12, 2, 1, length)
+                expected = getattr(read, name)[layer][:, :, step, :length]
+                torch.testing.assert_close(kept[rows.long(), :, 0], expected)
+
+
+@pytest.mark.parametrize("plan", [{"num_beams": 4}, {"num_beams": 1}], ids=["beam", "greedy"])
+def test_a_compiled_step_with_a_static_cache_gives_the_same(plan):
+    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    expected = model.generate(**batch, **plan, max_new_tokens=9)
+    # Backend "eager" traces the step and compiles no code; one graph must serve every step.
+    compiled = CompileConfig(backend="eager", mode=None, fullgraph=True)
+    compiled._compile_all_devices = True
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    plan = plan | {"cache_implementation": "static", "compile_config": compiled}
+    for _ in range(2):
+        assert torch.equal(model.generate(**batch, **plan, max_new_tokens=9), expected)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_a_padded_start_is_continued_as_an_unpadded_one():
+    model, batch = draw_model(2), batch_of(draw_sources(8, 8))
+    starts = torch.tensor([[PAD, PAD, 7], [PAD, 7, 5]])
+    mask = torch.tensor([[0, 1, 1], [1, 1, 1]])
+    ids = model.generate(
+        **batch, decoder_input_ids=starts, decoder_attention_mask=mask, max_new_tokens=6
+    )
+    for row, start in enumerate(([PAD, 7], [PAD, 7, 5])):
+        source = {name: values[row : row + 1] for name, values in batch.items()}
+        alone = model.generate(**source, decoder_input_ids=torch.tensor([start]), max_new_tokens=6)
+        assert pieces_of(ids[row]) == pieces_of(alone[0])
 
 
 def test_processes_that_wait_for_each_other_search_alike():

@@ -226,6 +226,33 @@ def test_attention_equals_scalar_loops(attn_implementation: str) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("use_cache", [True, False])
+@torch.no_grad()
+def test_targets_that_share_a_memory_see_it_as_if_each_had_its_own(
+    use_cache: bool, attn_implementation: str
+) -> None:
+    model = small_model(attn_implementation=attn_implementation)
+    source = {"input_ids": draw_tokens(B, S), "attention_mask": PADDED_SOURCE}
+    memory = model.get_encoder()(**source).last_hidden_state
+    targets = draw_tokens(3 * B, T, seed=1)
+    found, expected = (
+        model(
+            encoder_outputs=(memory.repeat_interleave(copies, dim=0),),
+            attention_mask=PADDED_SOURCE.repeat_interleave(copies, dim=0),
+            decoder_input_ids=targets,
+            use_cache=use_cache,
+            output_attentions=attn_implementation == "eager",
+        )
+        for copies in (1, 3)
+    )
+    close(found.logits, expected.logits)
+    for ours, theirs in zip(
+        found.cross_attentions or [], expected.cross_attentions or [], strict=True
+    ):
+        close(ours, theirs)
+
+
 def test_attention_weights_equal_scalar_loops() -> None:
     torch.manual_seed(0)
     config = small_config(num_heads=1)

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, distributed
 from transformers import (
     DynamicCache,
+    EncoderDecoderCache,
     EosTokenCriteria,
     GenerationConfig,
     GenerationMixin,
@@ -39,6 +40,7 @@ from transformers import (
     StoppingCriteria,
     StoppingCriteriaList,
 )
+from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -179,6 +181,30 @@ class VaswaniGenerationMixin(GenerationMixin):
             limits = limits.clamp(max=self.config.max_position_embeddings)
         return limits.clamp(min=1)
 
+    def _expand_inputs_for_generation(
+        self,
+        expand_size: int = 1,
+        is_encoder_decoder: bool = False,
+        input_ids: Tensor | None = None,
+        **model_kwargs: Any,
+    ) -> tuple[Tensor | None, dict[str, Any]]:
+        """Called by the library to give each beam its rows: a sentence's beams share its memory."""
+        shared = {
+            name: model_kwargs.pop(name)
+            for name in ("encoder_outputs", "attention_mask")
+            if name in model_kwargs
+        }
+        input_ids, model_kwargs = super()._expand_inputs_for_generation(
+            expand_size, False, input_ids, **model_kwargs
+        )
+        return input_ids, model_kwargs | shared
+
+    @staticmethod
+    def _reorder_cache(past_key_values: EncoderDecoderCache, beam_idx: Tensor) -> Any:
+        """Called by the library when beams change places; their sentence's memory stays."""
+        _reorder(past_key_values.self_attention_cache, beam_idx)
+        return past_key_values
+
     def _beam_search(
         self,
         input_ids: Tensor,
@@ -258,11 +284,10 @@ def beam_search(
         stopping_criteria, num_sentences, generation_config.max_length - prompt_length, device
     )
     history = _History(generation_config)
-    cache = model_kwargs.pop("past_key_values", None)
+    past = _past(model, model_kwargs, num_beams, history)
     # A sentence that is done leaves the batch, unless somebody counts on its rows.
     is_shrinking = not (history.is_kept or other_criteria or len(logits_processor) or synced_gpus)
-    is_shrinking &= "decoder_attention_mask" not in model_kwargs
-    is_shrinking &= isinstance(getattr(cache, "self_attention_cache", None), DynamicCache)
+    is_shrinking &= past.can_shrink
 
     ended = EndedHypotheses(
         *(num_sentences, num_beams, prompt_length, int(limits.max())),
@@ -276,19 +301,20 @@ def beam_search(
     log_probs[:, 1:] = -math.inf
     came_from = torch.empty(len(input_ids), 0, dtype=torch.int, device=device)
     encoder_outputs = model_kwargs.pop("encoder_outputs")
-    fed = 0
+    forward = model
     while True:
-        outputs = model(
-            decoder_input_ids=running[:, fed:],
+        outputs = forward(
+            **past.inputs(running),
             encoder_outputs=encoder_outputs,
-            past_key_values=cache,
             return_dict=True,
             **model_kwargs,
         )
-        cache = outputs.past_key_values
-        if cache is not None:
-            fed = running.shape[1]
-        logits = outputs.logits[:, -1].float()  # (B * K, V)
+        past.cache = outputs.past_key_values
+        if model._valid_auto_compile_criteria({"past_key_values": past.cache}, generation_config):
+            forward = model.get_compiled_call(generation_config.compile_config)
+        logits = outputs.logits[:, -1].float()
+        if len(logits) < len(running):  # beams that start alike
+            logits = logits.repeat_interleave(num_beams, dim=0)  # (B * K, V)
         token_log_probs = logits_processor(running, logits.log_softmax(dim=-1))
         history.add(logits, token_log_probs, outputs)
         num_pieces = logits.shape[-1]
@@ -341,18 +367,11 @@ def beam_search(
             stays = ~is_done
             running_rows, running, came_from = running_rows[stays], running[stays], came_from[stays]
             sentences, log_probs, is_done = sentences[stays], log_probs[stays], is_done[stays]
-            kept_rows = running_rows.flatten()
-            encoder_outputs = BaseModelOutput(encoder_outputs[0][kept_rows])
+            encoder_outputs = BaseModelOutput(encoder_outputs[0][stays])
             if model_kwargs.get("attention_mask") is not None:
-                model_kwargs["attention_mask"] = model_kwargs["attention_mask"][kept_rows]
-        if cache is not None:
-            cache.reorder_cache(running_rows.flatten())
+                model_kwargs["attention_mask"] = model_kwargs["attention_mask"][stays]
+        past.follow(running_rows)
         running, came_from = running.flatten(0, 1), came_from.flatten(0, 1)
-        if "decoder_attention_mask" in model_kwargs:
-            mask = model_kwargs["decoder_attention_mask"]
-            model_kwargs["decoder_attention_mask"] = torch.cat(
-                (mask, mask.new_ones(len(mask), 1)), 1
-            )
 
     sequences, scores, beam_indices = ended.best(num_returned)
     if not generation_config.return_dict_in_generate:
@@ -361,9 +380,147 @@ def beam_search(
         sequences=sequences,
         sequences_scores=scores,
         beam_indices=beam_indices,
-        past_key_values=cache,
+        past_key_values=past.cache,
         **history.outputs(encoder_outputs),
     )
+
+
+class _RowPast:
+    """What the model keeps of the beams so far: a row of its cache for each, or nothing."""
+
+    def __init__(self, cache: Any, num_beams: int, mask: Tensor | None) -> None:
+        self.cache, self.num_beams, self.mask = cache, num_beams, mask
+        self.num_fed = 0  # tokens of each beam that the cache has
+
+    @property
+    def can_shrink(self) -> bool:
+        """Whether rows may leave, which a compiled graph or whoever gave a mask counts on."""
+        kept = getattr(self.cache, "self_attention_cache", None)
+        return self.mask is None and isinstance(kept, DynamicCache)
+
+    def inputs(self, running: Tensor) -> dict[str, Any]:
+        """The model's arguments for beams `(B * K, length)`: what it does not know yet."""
+        new = running[:, self.num_fed :].contiguous()
+        if self.cache is not None:
+            self.num_fed = running.shape[1]
+        named = {} if self.mask is None else {"decoder_attention_mask": self.mask}
+        return {"decoder_input_ids": new, "past_key_values": self.cache, **named}
+
+    def follow(self, rows: Tensor) -> None:
+        """Give the beams `(B, K)` the pasts of the rows they continue; other sentences leave."""
+        if self.cache is not None:
+            _reorder(self.cache.self_attention_cache, rows.flatten())
+            self._keep_memory(rows)
+        if self.mask is not None:
+            self.mask = torch.cat((self.mask, self.mask.new_ones(len(self.mask), 1)), dim=1)
+
+    def _keep_memory(self, rows: Tensor) -> None:
+        memory = self.cache.cross_attention_cache
+        if len(rows) < len(memory.layers[0].keys):
+            memory.reorder_cache(rows[:, 0] // self.num_beams)
+
+
+class _TreePast(_RowPast):
+    """The beams' pasts as a tree for each sentence: what they have in common is there once.
+
+    `sees`, `(B, K, entries)`, tells which entries of a `TreeLayer` are the past of each beam. When
+    beams change places it changes, and no keys or values move.
+    """
+
+    can_shrink = True
+
+    def __init__(self, memory: Cache, num_beams: int) -> None:
+        cache = EncoderDecoderCache(Cache(layer_class_to_replicate=TreeLayer), memory)
+        super().__init__(cache, num_beams, None)
+        self.sees = torch.empty(0)
+
+    def inputs(self, running: Tensor) -> dict[str, Any]:
+        """As above; at first the beams are alike, and one row of each sentence will do."""
+        if self.num_fed == 0:
+            start = running[:: self.num_beams]  # (B, length)
+            self.sees = torch.ones_like(start, dtype=torch.bool).unsqueeze(1)
+            self.sees = self.sees.expand(-1, self.num_beams, -1)
+            return super().inputs(start)
+        own = torch.eye(self.num_beams, dtype=torch.bool, device=running.device)
+        self.sees = torch.cat((self.sees, own.expand(len(self.sees), -1, -1)), dim=-1)
+        dtype = self.cache.self_attention_cache.layers[0].dtype
+        hidden = torch.zeros(self.sees.shape, dtype=dtype, device=running.device)
+        hidden.masked_fill_(~self.sees, torch.finfo(dtype).min)
+        return super().inputs(running) | {"decoder_attention_mask": hidden.unsqueeze(1)}
+
+    def follow(self, rows: Tensor) -> None:
+        """As above."""
+        kept = rows[:, 0] // self.num_beams
+        if len(kept) < len(self.sees):
+            self.sees = self.sees[kept]
+            self.cache.reorder_cache(kept)
+        self.sees = self.sees.gather(1, _expand(rows % self.num_beams, self.sees))
+
+
+class TreeLayer(DynamicLayer):
+    """Keys and values of all beams of a sentence in one row, in the order they came."""
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Prepare for the first keys `(B, H, T, d_k)` and values, a row for each sentence."""
+        super().lazy_initialization(key_states, value_states)
+        self.num_tokens = self.num_entries = 0
+        self.rooms = [states[:, :, :0] for states in (key_states, value_states)]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *arguments: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Add keys `(B * K, H, T, d_k)` and values `(B * K, H, T, d_v)`.
+
+        Returns:
+            All keys `(B, H, entries, d_k)` and values `(B, H, entries, d_v)`.
+        """
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        begin = self.num_entries
+        for place, states in enumerate((key_states, value_states)):
+            room = self.rooms[place]
+            new = states.unflatten(0, (len(room), -1)).transpose(1, 2).flatten(2, 3)
+            self.num_entries = begin + new.shape[2]
+            if self.num_entries > room.shape[2]:
+                larger = room.new_empty(*room.shape[:2], 2 * self.num_entries, room.shape[3])
+                larger[:, :, :begin] = room[:, :, :begin]
+                self.rooms[place] = room = larger
+            room[:, :, begin : self.num_entries] = new
+        self.num_tokens += key_states.shape[2]
+        self.keys, self.values = (room[:, :, : self.num_entries] for room in self.rooms)
+        return self.keys, self.values
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep some rows, that is sentences."""
+        self.rooms = [room.index_select(0, beam_idx) for room in self.rooms]
+
+    def get_seq_length(self) -> int:
+        """The tokens of each beam."""
+        return self.num_tokens if self.is_initialized else 0
+
+
+def _past(
+    model: Any, model_kwargs: dict[str, Any], num_beams: int, history: "_History"
+) -> _RowPast:
+    """How the search keeps the beams' pasts, by the arguments that it takes out of the model's."""
+    cache = model_kwargs.pop("past_key_values", None)
+    mask = model_kwargs.pop("decoder_attention_mask", None)
+    past = _RowPast(cache, num_beams, mask)
+    # The others take no mask of their own, or their attentions and states are wanted row by row.
+    takes_masks = model.config._attn_implementation in ("eager", "sdpa")
+    wants_rows = history.has_attentions or history.has_states
+    if past.can_shrink and cache.get_seq_length() == 0 and takes_masks and not wants_rows:
+        return _TreePast(cache.cross_attention_cache, num_beams)
+    return past
+
+
+def _reorder(cache: Cache, rows: Tensor) -> None:
+    for layer in cache.layers:
+        if layer.is_compileable:  # a compiled graph reads these very tensors
+            layer.keys.copy_(layer.keys.index_select(0, rows))
+            layer.values.copy_(layer.values.index_select(0, rows))
+        else:
+            layer.reorder_cache(rows)
 
 
 class EndedHypotheses:

@@ -225,7 +225,8 @@ class MultiHeadAttention(nn.Module):
         """Let every position of `x` look at the positions of `memory`.
 
         Args:
-            x: `(B, T, d_model)`, what the queries are made of.
+            x: `(B, T, d_model)`, what the queries are made of; or `(B * K, T, d_model)`, where each
+                K rows look at the same keys.
             memory: `(B, S, d_model)`, what keys and values are made of; `x` in self-attention.
             attention_mask: as the attention backend wants it.
             past_key_values: where keys and values of earlier positions and of the memory are kept.
@@ -234,8 +235,9 @@ class MultiHeadAttention(nn.Module):
         Returns:
             `(B, T, d_model)`, and the weights `(B, H, T, S)` where the backend gives them.
         """
-        query = self.split_heads(self.query_proj(x))
         key, value = self.keys_and_values(memory, past_key_values)
+        # Rows of x that share keys, as the beams of a sentence do, are one longer query to these.
+        query = self.split_heads(self.query_proj(x.reshape(key.shape[0], -1, x.shape[-1])))
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, scaled_dot_product_attention
         )
@@ -249,7 +251,9 @@ class MultiHeadAttention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        return self.output_proj(heads.flatten(2)), weights
+        if weights is not None:
+            weights = weights.unflatten(2, (-1, x.shape[1])).transpose(1, 2).flatten(0, 1)
+        return self.output_proj(heads.flatten(2)).view(x.shape), weights
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Turn `(B, T, H * width)` into `(B, H, T, width)`."""
@@ -598,7 +602,7 @@ class VaswaniDecoder(VaswaniPreTrainedModel):
         )
         memory_mask = create_bidirectional_mask(
             config=self.config,
-            inputs_embeds=x,
+            inputs_embeds=x.reshape(encoder_hidden_states.shape[0], -1, x.shape[-1]),
             attention_mask=encoder_attention_mask,
             encoder_hidden_states=encoder_hidden_states,
         )

@@ -1,0 +1,121 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python benchmarks/translate.py FOLDER TEXT [--sentences N] [--rounds 5] [--threads 2]
+
+How long does it take from a folder and a text to the translations: load, tokenise, sort, generate,
+detokenise? Ours is `translate`, by `generate()` and by CTranslate2 (from `to_ctranslate2`). The
+peer is Marian with the same weights (from `to_marian`) as the documentation of transformers shows
+it: `tokenizer(batch, padding=True)`, `generate()`, `batch_decode`, over batches of 64 sentences as
+they come; and once more over our sorted batches, which tells the model from the loop. Beam 4, alpha
+0.6, in turn, round after round; converting and importing are left out. FOLDER is a model that
+`training/run.py` has left, TEXT one sentence a line, plain or gzipped.
+"""
+
+import argparse
+import gc
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, MarianMTModel
+from transformers.utils import logging
+
+from benchmarks.generation import write
+from vaswani_hf import Translator
+from vaswani_hf.conversion import to_ctranslate2, to_marian
+from vaswani_hf.lines import read_lines
+from vaswani_hf.translation import CTranslate2Translator
+
+
+PEER = "Marian, as documented"
+BEAM = {"num_beams": 4, "length_penalty": 0.6}
+BATCH_SENTENCES, EXTRA_TOKENS = 64, 50
+
+
+@torch.inference_mode()
+def marian_as_documented(folder: Path, sentences: list[str]) -> list[str]:
+    """Batches as they come, each padded to its longest sentence."""
+    model = MarianMTModel.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    translations = []
+    for first in range(0, len(sentences), BATCH_SENTENCES):
+        texts = sentences[first : first + BATCH_SENTENCES]
+        batch = tokenizer(texts, return_tensors="pt", padding=True)
+        limit = batch["input_ids"].shape[1] + EXTRA_TOKENS
+        ids = model.generate(**batch, **BEAM, max_new_tokens=limit)
+        translations += tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return translations
+
+
+def ways(folder: str, work: Path, threads: int) -> dict[str, Callable[[list[str]], list[str]]]:
+    """Every way to translate, from the folder on, under the name that the table gives it."""
+    to_marian(folder, work / "marian")
+    to_ctranslate2(folder, work / "float32")
+    to_ctranslate2(folder, work / "int8", quantization="int8")
+
+    def ours(folder: str | Path) -> Callable[[list[str]], list[str]]:
+        return lambda sentences: Translator.from_pretrained(folder, device="cpu", **BEAM)(sentences)
+
+    def fast(folder: Path) -> Callable[[list[str]], list[str]]:
+        return lambda sentences: CTranslate2Translator(
+            folder, device="cpu", threads=threads, **BEAM
+        )(sentences)
+
+    return {
+        PEER: lambda sentences: marian_as_documented(work / "marian", sentences),
+        "Marian, sorted": ours(work / "marian"),
+        "vaswani_hf": ours(folder),
+        "vaswani_hf, CTranslate2 float32": fast(work / "float32"),
+        "vaswani_hf, CTranslate2 int8": fast(work / "int8"),
+    }
+
+
+def main() -> None:
+    """Measure, print the table and write it to `results/`."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder")
+    parser.add_argument("text")
+    parser.add_argument("--sentences", type=int, help="the first so many; all by default")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.set_num_threads(arguments.threads)
+    sentences = list(itertools.islice(read_lines(Path(arguments.text)), arguments.sentences))
+    seconds: dict[str, list[float]] = {}
+    translations: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as work:
+        contestants = ways(arguments.folder, Path(work), arguments.threads)
+        for translate in contestants.values():
+            translate(sentences[:64])  # warm
+        for number in range(arguments.rounds):
+            for name, translate in contestants.items():
+                gc.collect()
+                begun = time.perf_counter()
+                translations[name] = translate(sentences)
+                seconds.setdefault(name, []).append(time.perf_counter() - begun)
+            last = {name: round(times[-1], 2) for name, times in seconds.items()}
+            print(f"round {number + 1}: {last}", flush=True)
+    peer = statistics.median(seconds[PEER])
+    rows = []
+    for name, times in seconds.items():
+        same = map(str.__eq__, translations[PEER], translations[name])
+        rows.append(
+            {
+                "way": name,
+                "median_seconds": round(statistics.median(times), 2),
+                "times_documented": round(peer / statistics.median(times), 2),
+                "same_translations": sum(same),
+            }
+        )
+        print(rows[-1])
+    report = {"sentences": len(sentences), "threads": arguments.threads}
+    write("translate", report | {"rounds": seconds, "rows": rows}, "ctranslate2")
+
+
+if __name__ == "__main__":
+    main()
