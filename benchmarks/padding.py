@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from training.batching import MAX_PADDING, TokenBatchSampler, by_longer_side, full_batch, pack
+from training.arguments import VaswaniTrainingArguments
+from training.batching import TokenBatchSampler, by_longer_side, full_batch, pack
 from vaswani_hf import train_tokenizer
 from vaswani_hf.lines import read_lines
 
 
 PIECES = 8000
+MAX_PADDING = VaswaniTrainingArguments.max_padding
 BUDGETS = (2000, 3125, 8192, 12500, 25000)  # tokens a side; 25,000 on eight devices, two and one
 Order = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

@@ -199,6 +199,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "full size, so that they have few different shapes (for torch_compile)"
         },
     )
+    max_padding: float = field(
+        default=0.03,
+        metadata={
+            "help": "share of padding in training batches above which they are cut somewhat "
+            "smaller; 1 for batches as full as can be, as they are with pad_to_multiple_of"
+        },
+    )
     save_minutes: float | None = field(
         default=None, metadata={"help": "minutes between two checkpoints, beside save_steps"}
     )
@@ -281,6 +288,8 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         _require_at_least_one("num_beams", self.num_beams)
         if self.pad_to_multiple_of is not None:
             _require_at_least_one("pad_to_multiple_of", self.pad_to_multiple_of)
+        if not 0 <= self.max_padding <= 1:
+            raise ValueError(f"max_padding must lie in [0, 1], got max_padding={self.max_padding}.")
         if self.fp16 and self.device.type == "cpu":
             raise ValueError(
                 "fp16=True needs a GPU: on a CPU, Accelerate would train in float32 all the same; "

@@ -7,7 +7,6 @@ import numpy as np
 from torch.utils.data import Sampler
 
 
-MAX_PADDING = 0.03  # of training batches, where batches a little smaller make it possible
 MOST_BATCHES = 1.25  # times those that are as full as can be
 NUM_GRAINS = 16  # that the smallest full batch is made of
 
@@ -29,7 +28,7 @@ class TokenBatchSampler(Sampler[list[int]]):
             sentences as `full_batch` says, so that they have few different shapes; all of that
             padding counts. `None` pads to the longest pair of a batch and no further.
         max_padding: share of padding that smaller batches are worth, see `cut_for_padding`;
-            `None` for batches as full as can be.
+            `None` for batches as full as can be, as with `pad_to_multiple_of`.
         shuffle: whether the order of batches changes with the epoch; else longest first.
         seed: of the order, and of which pairs of equal lengths share a batch.
 
@@ -74,7 +73,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         order = by_longer_side(padded_source, padded_target, seed)
         sides = (padded_source, padded_target, source_tokens, target_tokens)
         self.batches = pack(order, *sides)
-        if max_padding is not None:
+        if max_padding is not None and pad_to_multiple_of is None:  # which fills them up again
             self.batches = cut_for_padding(self.batches, *sides, max_padding)
         _split_to_multiple(self.batches, multiple_of)
         padded_tokens = 0

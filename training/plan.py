@@ -32,7 +32,7 @@ from transformers import (
 from vaswani_hf import VaswaniConfig
 
 from .arguments import Arguments, VaswaniTrainingArguments
-from .batching import MAX_PADDING, TokenBatchSampler
+from .batching import TokenBatchSampler
 from .data import PairCollator, side_lengths
 from .trainer import VaswaniTrainer
 
@@ -63,7 +63,7 @@ def training_batches(training: VaswaniTrainingArguments, pairs: Dataset) -> Toke
         source_tokens=training.source_tokens // parts,
         target_tokens=training.target_tokens // parts,
         multiple_of=training.world_size,
-        max_padding=MAX_PADDING,
+        max_padding=training.max_padding,
         seed=training.data_seed if training.data_seed is not None else training.seed,
     )
 

@@ -29,7 +29,7 @@ from transformers.trainer_utils import (
 )
 
 from .arguments import VaswaniTrainingArguments
-from .batching import MAX_PADDING, TokenBatchSampler
+from .batching import TokenBatchSampler
 from .checkpoints import STATE, saving
 from .data import side_lengths
 from .metrics import SacreBleu, exact_match
@@ -96,7 +96,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             **budget,
             multiple_of=self.args.world_size,
             pad_to_multiple_of=self.args.pad_to_multiple_of,
-            max_padding=MAX_PADDING,
+            max_padding=self.args.max_padding,
             seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
         )
         if len(sampler) % self.args.world_size:
