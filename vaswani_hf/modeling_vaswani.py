@@ -952,6 +952,10 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight, dtype=torch.float32)
         grad_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
+        # Each chunk is written over the one before: to touch new memory takes as long as to add.
+        room = (min(ChunkedCrossEntropy.TOKENS_AT_ONCE, len(states)), len(weight))
+        products = states.new_empty(room, dtype=dtype)
+        log_probs = states.new_empty(room, dtype=torch.float32)
         for x, label, grad_x in zip(
             *(
                 part.split(ChunkedCrossEntropy.TOKENS_AT_ONCE)
@@ -960,8 +964,10 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             strict=True,
         ):
             x, label = x.to(dtype), label.unsqueeze(1)
-            logits = F.linear(x, rounded_weight, rounded_bias)
-            log_p = logits.float().log_softmax(dim=-1)  # (chunk, V)
+            logits = torch.mm(x, rounded_weight.T, out=products[: len(x)])  # (chunk, V)
+            if rounded_bias is not None:
+                logits += rounded_bias
+            log_p = torch.log_softmax(logits.float(), dim=-1, out=log_probs[: len(x)])
             total -= (1 - label_smoothing) * log_p.gather(1, label).sum() + evenly * log_p.sum()
             # Softmax less the target distribution.
             grad_logits = log_p.exp_().sub_(evenly)
@@ -970,7 +976,10 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                 grad_bias += grad_logits.sum(dim=0)
             grad_logits = grad_logits.to(dtype)
             grad_x.copy_(grad_logits @ rounded_weight)
-            grad_weight += grad_logits.T @ x
+            if dtype == torch.float32:
+                grad_weight.addmm_(grad_logits.T, x)
+            else:
+                grad_weight += grad_logits.T @ x
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         ctx.dtypes = weight.dtype
         return total

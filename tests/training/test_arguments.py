@@ -132,6 +132,11 @@ def test_the_best_checkpoint_is_not_lost_to_an_average(tmp_path):
     assert parse_arguments([*command, "--average_last", "1"]).training.load_best_model_at_end
 
 
+def test_a_share_of_padding_lies_between_0_and_1():
+    with pytest.raises(ValueError, match=r"max_padding=3\.0"):
+        parse_arguments(["demo", "--max_padding", "3"])
+
+
 def test_fewer_kept_checkpoints_than_are_averaged_are_refused(tmp_path):
     with pytest.raises(ValueError, match="save_total_limit=2 keeps fewer checkpoints than average"):
         parse_arguments(["base", "--save_total_limit", "2", "--output_dir", str(tmp_path)])
