@@ -432,7 +432,8 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("way", WAYS)
 def test_beams_are_the_same_however_their_past_is_kept(way, attention, padding_side):
-    model = draw_model(5, scale=1.2, d_k=6, d_v=10)
+    # Of these random models one whose beams often change places.
+    model = draw_model(2, scale=1.8, d_k=6, d_v=10)
     batch = batch_of(draw_sources(4, 9, 3, 7), padding_side)
     plan: dict[str, Any] = {"num_return_sequences": 3, "return_dict_in_generate": True}
     expected = model.generate(**batch, **plan)
@@ -449,7 +450,7 @@ def test_beams_are_the_same_however_their_past_is_kept(way, attention, padding_s
 @pytest.mark.parametrize("plan", [{"length_penalty_type": "power"}, {"num_beams": 1}], ids=str)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_librarys_searches_are_the_same_however_the_past_is_kept(way, plan):
-    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3, 7))
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3, 7))
     kept = {"return_dict_in_generate": True, "output_logits": True}
     expected = model.generate(**batch, **plan, **kept)
     found = model.generate(**batch, **plan, **kept, **WAYS[way])
@@ -473,7 +474,7 @@ def test_what_the_beams_of_a_sentence_share_is_kept_once():
 
 
 def test_samples_of_a_sentence_are_those_of_as_many_copies():
-    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
     plan = {"do_sample": True, "num_beams": 1, "max_new_tokens": 8}
     torch.manual_seed(0)
     found = model.generate(**batch, **plan, num_return_sequences=3)
@@ -485,7 +486,7 @@ def test_samples_of_a_sentence_are_those_of_as_many_copies():
 
 @pytest.mark.parametrize("form", ["wu", "power"])
 def test_a_memory_that_is_given_stays_as_it_is(form):
-    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
     expected = model.generate(**batch, length_penalty_type=form)
     memory = model.get_encoder()(**batch)
     for _ in range(2):
@@ -500,7 +501,7 @@ def test_a_memory_that_is_given_stays_as_it_is(form):
 
 @pytest.mark.parametrize("form", ["wu", "power"])
 def test_attentions_are_those_of_the_translation_read_at_once(form):
-    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
     model.set_attn_implementation("eager")
     found = model.generate(
         **batch,
@@ -523,7 +524,7 @@ def test_attentions_are_those_of_the_translation_read_at_once(form):
 
 @pytest.mark.parametrize("plan", [{"num_beams": 4}, {"num_beams": 1}], ids=["beam", "greedy"])
 def test_a_compiled_step_with_a_static_cache_gives_the_same(plan):
-    model, batch = draw_model(5, scale=1.2), batch_of(draw_sources(4, 9, 3))
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
     expected = model.generate(**batch, **plan, max_new_tokens=9)
     # Backend "eager" traces the step and compiles no code; one graph must serve every step.
     compiled = CompileConfig(backend="eager", mode=None, fullgraph=True)
