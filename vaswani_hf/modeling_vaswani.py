@@ -977,7 +977,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             grad_logits = grad_logits.to(dtype)
             grad_x.copy_(grad_logits @ rounded_weight)
             if dtype == torch.float32:
-                grad_weight.addmm_(grad_logits.T, x)
+                torch.addmm(grad_weight, grad_logits.T, x, out=grad_weight)
             else:
                 grad_weight += grad_logits.T @ x
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
