@@ -21,7 +21,6 @@ from vaswani_hf.modeling_vaswani import (
     AddAndNorm,
     ChunkedCrossEntropy,
     FeedForward,
-    Linear,
     MultiHeadAttention,
     SinusoidalPositions,
     position_ids_from_mask,
@@ -1400,40 +1399,3 @@ def test_learned_positions_stand_in_for_the_sinusoids(side: str) -> None:
     stack(tokens, **({"encoder_hidden_states": torch.randn(B, S, 32)} if side == "decoder" else {}))
     rows = dict(stack.named_parameters())["embedding.positions.weight"]
     close(seen[0], model.model.shared.weight[tokens] * math.sqrt(32) + rows[:T])
-
-
-# Products on a CPU
-
-
-@pytest.mark.parametrize("shape", [(40, 64), (8, 5, 64), (1, 64)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_products_are_the_same_with_and_without_gradients(
-    bias: bool, shape: tuple[int, ...]
-) -> None:
-    # Without gradients 40 rows go to oneDNN (40 * 64 * 512 is above 2^20), and one row does not.
-    torch.manual_seed(0)
-    layer, x = Linear(64, 512, bias=bias), torch.randn(shape)
-    expected = layer(x).detach()
-    exact = x.double() @ layer.weight.detach().double().T
-    close(expected, exact + layer.bias.detach().double() if bias else exact)
-    with torch.profiler.profile() as profile, torch.no_grad():
-        found = layer(x)
-    close(found, expected)
-    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
-    names = {event.key for event in profile.key_averages()}
-    assert ("mkldnn::_linear_pointwise" in names) == (has_both and shape != (1, 64))
-
-
-@torch.no_grad()
-def test_products_that_the_other_library_does_not_take_go_the_usual_way() -> None:
-    torch.manual_seed(0)
-    layer, x = Linear(64, 512), torch.randn(40, 64)
-    expected = layer(x)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert layer(x).dtype == torch.bfloat16
-    with torch.backends.mkldnn.flags(enabled=False):
-        close(layer(x), expected)
-    compiled = torch.compile(layer, backend="eager", fullgraph=True)
-    close(compiled(x), expected)
-    half = copy.deepcopy(layer).to(torch.bfloat16)
-    assert half(x.to(torch.bfloat16)).dtype == torch.bfloat16

@@ -30,6 +30,7 @@ from transformers import (
 )
 
 from vaswani_hf import VaswaniConfig
+from vaswani_hf.modeling_vaswani import ChunkedCrossEntropy
 
 from .arguments import Arguments, VaswaniTrainingArguments
 from .batching import TokenBatchSampler
@@ -138,11 +139,14 @@ def optimizer_bytes(num_parameters: int, optim: str) -> int:
     return 0 if optim == "sgd" else 2 * FLOAT_BYTES * num_parameters
 
 
-def activation_bytes(config: VaswaniConfig, shapes: Shapes, is_half: bool) -> np.ndarray:
+def activation_bytes(
+    config: VaswaniConfig, shapes: Shapes, is_half: bool, by_chunks: bool = True
+) -> np.ndarray:
     """Bytes that each batch holds when its backward pass begins, an estimate: `(batches,)`.
 
-    Counted is what autograd keeps of each operation, without gradient checkpointing, where
-    attention is fused and keeps no weights (as `sdpa` is), and dropout a byte for each number:
+    Counted is what autograd keeps of each operation on a GPU (a CPU keeps less: see
+    `layers_vaswani`), without gradient checkpointing, where attention is fused and keeps no weights
+    (as `sdpa` is), and dropout a byte for each number:
 
     - the sum that enters a stack, d_model, and dropout's mask;
     - a sub-layer: the sum before its normalization and the normalized result, 2 d_model, and
@@ -150,14 +154,17 @@ def activation_bytes(config: VaswaniConfig, shapes: Shapes, is_half: bool) -> np
     - an attention: queries and mixed values, h (d_k + d_v), for each position that asks; keys and
       values, as many, for each that is looked at;
     - a feed-forward network: d_ff;
-    - the loss: a copy of the real target positions, d_model, and V numbers each for their logits,
-      the softmax and its gradient.
+    - the loss by chunks: gradients of the real target positions, d_model, and of the matrix,
+      V d_model; and V numbers each for the logits of a chunk and what is made of them;
+    - the loss of all logits at once: a copy of the real target positions, d_model, and V numbers
+      each for their logits, the softmax and its gradient.
 
     Args:
         config: of the model.
         shapes: of the batches.
         is_half: under bf16 or fp16 what matrix products keep has 2 bytes, and in place of a float32
             input each keeps its cast; sums, softmax and gradient of the loss stay in float32.
+        by_chunks: whether the loss goes by chunks (`ChunkedCrossEntropy`).
     """
     width = config.num_heads * sum(config.head_widths)
     source, target = shapes.sentences * shapes.source, shapes.sentences * shapes.target
@@ -173,12 +180,19 @@ def activation_bytes(config: VaswaniConfig, shapes: Shapes, is_half: bool) -> np
     encoder_layer = (2 * sublayer + 2 * heads + 3 * cast + feed_forward) * source
     decoder_layer = (3 * sublayer + 3 * heads + 4 * cast + feed_forward) * target
     decoder_layer = decoder_layer + (heads + 2 * cast) * source
-    logits = (kept + 2 * FLOAT_BYTES) * config.num_target_pieces
+    if by_chunks:
+        at_once = np.minimum(shapes.target_tokens, ChunkedCrossEntropy.TOKENS_AT_ONCE_ON_GPU)
+        room = FLOAT_BYTES + (2 * HALF_BYTES if is_half else 0)
+        loss = stream * (shapes.target_tokens + config.num_target_pieces)
+        loss = loss + room * config.num_target_pieces * at_once
+    else:
+        logits = (kept + 2 * FLOAT_BYTES) * config.num_target_pieces
+        loss = (result + cast + logits) * shapes.target_tokens
     return (
         (result + mask) * (source + target)
         + config.encoder_layers * encoder_layer
         + config.decoder_layers * decoder_layer
-        + (result + cast + logits) * shapes.target_tokens
+        + loss
     )
 
 
@@ -410,6 +424,7 @@ def make_plan(
     source_tokens, target_tokens = (sum(lengths) for lengths in side_lengths(pairs))
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     is_half = bool(training.bf16 or training.fp16)
+    by_chunks = not (training.fp16 or training.torch_compile)
     return Plan(
         recipe=arguments.recipe,
         parameters=num_parameters,
@@ -427,7 +442,7 @@ def make_plan(
         parameter_bytes=(FLOAT_BYTES + (HALF_BYTES if is_half else 0)) * num_parameters,
         gradient_bytes=FLOAT_BYTES * num_parameters,
         optimizer_bytes=optimizer_bytes(num_parameters, training.optim),
-        activation_bytes=int(activation_bytes(model.config, shapes, is_half).max()),
+        activation_bytes=int(activation_bytes(model.config, shapes, is_half, by_chunks).max()),
         flops=float(training_flops(model.config, shapes).sum()) * updates / updates_per_epoch,
         measurement=measurement,
     )

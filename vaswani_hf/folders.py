@@ -20,7 +20,12 @@ from .modeling_vaswani import VaswaniForConditionalGeneration
 
 # The files that a folder needs for `trust_remote_code=True`; they import only each other, torch and
 # transformers.
-REMOTE_CODE = ("configuration_vaswani.py", "modeling_vaswani.py", "generation_vaswani.py")
+REMOTE_CODE = (
+    "configuration_vaswani.py",
+    "modeling_vaswani.py",
+    "generation_vaswani.py",
+    "layers_vaswani.py",
+)
 AUTO_MAP = {
     "AutoConfig": "configuration_vaswani.VaswaniConfig",
     "AutoModel": "modeling_vaswani.VaswaniModel",

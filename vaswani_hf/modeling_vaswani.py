@@ -57,6 +57,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vaswani import VaswaniConfig
 from .generation_vaswani import VaswaniGenerationMixin
+from .layers_vaswani import Dropout, LayerNorm, Linear, linear
 
 
 IGNORED = -100  # the library's label of a position that has no target
@@ -65,12 +66,12 @@ IGNORED = -100  # the library's label of a position that has no target
 # 3.1 Encoder and Decoder Stacks
 
 
-class AddAndNorm(nn.LayerNorm):
+class AddAndNorm(LayerNorm):
     """LayerNorm(x + Dropout(Sublayer(x))): post-norm (section 3.1), residual dropout (5.4)."""
 
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__(config.d_model, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:  # type: ignore[override]
         """Add the output of a sub-layer to its input and normalize; all `(B, T, d_model)`."""
@@ -81,7 +82,7 @@ def final_norm(config: VaswaniConfig) -> nn.Module:
     """What ends a stack: nothing in the paper, where the last sub-layer is normalized already."""
     if not config.final_norm:
         return nn.Identity()
-    return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+    return LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
 
 class EncoderLayer(GradientCheckpointingLayer):
@@ -292,7 +293,7 @@ class FeedForward(nn.Module):
         self.inner = Linear(config.d_model, config.d_ff)
         self.outer = Linear(config.d_ff, config.d_model)
         self.activation = ACT2FN[config.activation_function]  # the paper's is ReLU
-        self.dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `(B, T, d_model)` to `(B, T, d_model)`."""
@@ -310,7 +311,7 @@ class EmbeddingWithPositions(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         kind = SinusoidalPositions if config.position_encoding == "sinusoidal" else LearnedPositions
         self.positions = kind(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, embeddings: Tensor, position_ids: Tensor, num_positions: int) -> Tensor:
         """Make the first layer's input.
@@ -789,7 +790,8 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
             inputs_embeds: `(B, S, d_model)` instead of `input_ids`.
             decoder_inputs_embeds: `(B, T, d_model)` instead of `decoder_input_ids`.
             labels: `(B, T)`, target ids; -100 where there is no target.
-            use_cache: whether to return keys and values for the next call.
+            use_cache: whether to return keys and values for the next call; by default as the config
+                says, and not with `labels`.
             logits_to_keep: compute logits for the last so many positions, or for the positions of
                 an index tensor; 0 for all. Only without `labels`.
             num_items_in_batch: number of target tokens of the whole update, over all processes and
@@ -813,6 +815,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
                 )
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            use_cache = bool(use_cache)  # the whole target is here: nothing comes after it
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -917,10 +920,11 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
     Logits and what a backward pass needs of them are several times as large as all else that a
     step keeps. But the sum's gradient is known as soon as the logits are: both are made together,
-    for `TOKENS_AT_ONCE` tokens at a time, and only the gradients of states and weight are kept.
+    for so many tokens at a time, and only the gradients of states and weight are kept.
     """
 
-    TOKENS_AT_ONCE = 256
+    TOKENS_AT_ONCE = 128
+    TOKENS_AT_ONCE_ON_GPU = 1024  # smaller products would leave it idle
 
     @staticmethod
     def forward(
@@ -952,36 +956,32 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         grad_states = torch.empty_like(states)
         grad_weight = torch.zeros_like(weight, dtype=torch.float32)
         grad_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
-        # Each chunk is written over the one before: to touch new memory takes as long as to add.
-        room = (min(ChunkedCrossEntropy.TOKENS_AT_ONCE, len(states)), len(weight))
-        products = states.new_empty(room, dtype=dtype)
-        log_probs = states.new_empty(room, dtype=torch.float32)
-        for x, label, grad_x in zip(
-            *(
-                part.split(ChunkedCrossEntropy.TOKENS_AT_ONCE)
-                for part in (states, labels, grad_states)
-            ),
-            strict=True,
-        ):
+        at_once = ChunkedCrossEntropy.TOKENS_AT_ONCE
+        if states.device.type != "cpu":
+            at_once = ChunkedCrossEntropy.TOKENS_AT_ONCE_ON_GPU
+        parts = (part.split(at_once) for part in (states, labels, grad_states))
+        for x, label, grad_x in zip(*parts, strict=True):
             x, label = x.to(dtype), label.unsqueeze(1)
-            logits = torch.mm(x, rounded_weight.T, out=products[: len(x)])  # (chunk, V)
-            if rounded_bias is not None:
-                logits += rounded_bias
-            log_p = torch.log_softmax(logits.float(), dim=-1, out=log_probs[: len(x)])
-            total -= (1 - label_smoothing) * log_p.gather(1, label).sum() + evenly * log_p.sum()
-            # Softmax less the target distribution.
-            grad_logits = log_p.exp_().sub_(evenly)
+            logits = linear(x, rounded_weight, rounded_bias).float()  # (chunk, V)
+            total -= (1 - label_smoothing) * logits.gather(1, label).sum() + evenly * logits.sum()
+            # Softmax, written over the logits: new memory costs more time than another pass.
+            largest = logits.amax(dim=-1, keepdim=True)
+            p = logits.sub_(largest).exp_()
+            normalizer = p.sum(dim=-1, keepdim=True)
+            total += (largest + normalizer.log()).sum()
+            p.div_(normalizer)
+            # The gradient of the logits: softmax less the target distribution.
+            grad_logits = p.sub_(evenly)
             grad_logits.scatter_(1, label, grad_logits.gather(1, label) - (1 - label_smoothing))
             if grad_bias is not None:
                 grad_bias += grad_logits.sum(dim=0)
             grad_logits = grad_logits.to(dtype)
-            grad_x.copy_(grad_logits @ rounded_weight)
+            grad_x.copy_(linear(grad_logits, rounded_weight.T))
             if dtype == torch.float32:
                 torch.addmm(grad_weight, grad_logits.T, x, out=grad_weight)
             else:
                 grad_weight += grad_logits.T @ x
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
-        ctx.dtypes = weight.dtype
         return total
 
     @staticmethod
@@ -1012,37 +1012,6 @@ def product_dtype(states: Tensor) -> torch.dtype:
     if torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     return states.dtype
-
-
-# Products on a CPU
-
-
-class Linear(nn.Linear):
-    """`nn.Linear`, and on a CPU, where no gradient is wanted, the faster of torch's two products.
-
-    For float32 torch calls MKL, which on AMD's processors has less than half of oneDNN's speed.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map `(..., in_features)` to `(..., out_features)`."""
-        if not self.is_for_onednn(x):
-            return super().forward(x)
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-
-    def is_for_onednn(self, x: Tensor) -> bool:
-        """Whether these are plain float32 numbers, and many enough to be worth the longer call."""
-        return (
-            not torch.is_grad_enabled()
-            and x.device.type == "cpu"
-            and x.dtype == self.weight.dtype == torch.float32
-            and x.numel() * self.out_features >= 2**20
-            and type(self.weight) is nn.Parameter
-            and not torch.is_autocast_enabled("cpu")
-            and not torch.compiler.is_compiling()
-            and torch.backends.mkl.is_available()  # elsewhere torch chooses well
-            and torch.backends.mkldnn.is_available()
-            and bool(torch.backends.mkldnn.enabled)
-        )
 
 
 def _check_one_is_given(

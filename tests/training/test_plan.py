@@ -25,7 +25,13 @@ from training.plan import (
 )
 from training.run import main
 from training.trainer import VaswaniTrainer
-from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf import (
+    VaswaniConfig,
+    VaswaniForConditionalGeneration,
+    modeling_vaswani,
+    train_tokenizer,
+)
+from vaswani_hf.layers_vaswani import LayerNorm
 
 
 TINY = """\
@@ -267,19 +273,26 @@ def kept_bytes(model, batch, dtype):
     return sum(storage.nbytes() for storage in kept.values())
 
 
+@pytest.mark.parametrize("by_chunks", [False, True])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
-def test_activations_are_about_what_autograd_keeps(dtype):
+def test_activations_are_about_what_autograd_keeps(monkeypatch, dtype, by_chunks):
+    # As on a GPU: there torch's own normalization keeps its input.
+    monkeypatch.setattr(LayerNorm, "is_invertible", lambda *_: False)
+    monkeypatch.setattr(modeling_vaswani, "can_go_by_chunks", lambda *_: by_chunks)
     config = VaswaniConfig(
-        # Dropout's mask has four bytes on a CPU, one on a GPU.
+        # The masks of dropout have a test of their own.
         **{"vocab_size": PIECES, "d_model": 128, "d_ff": 200, "num_heads": 4, "dropout": 0.0},
         **{"encoder_layers": 2, "decoder_layers": 3},
     )
     model = VaswaniForConditionalGeneration._from_config(config, attn_implementation="sdpa")
     batch, shapes = batch_and_shape()
-    estimate = activation_bytes(config, shapes, is_half=dtype is not None).item()
-    # Of the logits, autograd keeps the softmax; they and their gradient come and go.
-    others = (2 if dtype else 4) + 4
-    estimate -= others * PIECES * shapes.target_tokens.item()
+    is_half = dtype is not None
+    estimate = activation_bytes(config, shapes, is_half, by_chunks).item()
+    # Of all logits autograd keeps the softmax, of chunks nothing; the rest comes and goes.
+    others = {(False, False): 4 + 4, (False, True): 2 + 4, (True, False): 4, (True, True): 4 + 4}
+    estimate -= others[by_chunks, is_half] * PIECES * shapes.target_tokens.item()
+    if by_chunks:
+        estimate -= 4 * PIECES * config.d_model  # a gradient, which has a weight's shape
     # Attention masks, means and variances are not estimated.
     assert estimate == pytest.approx(kept_bytes(model.train(), batch, dtype), rel=0.05)
 

@@ -1,0 +1,219 @@
+"""The layers for a CPU, against torch's own and against float64."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vaswani_hf.layers_vaswani import Dropout, LayerNorm, Linear
+
+
+close = torch.testing.assert_close
+
+
+def gradients(
+    layer: nn.Module, x: Tensor, grad: Tensor, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    """Result, and gradients of input and parameters, in float32."""
+    layer, x = copy.deepcopy(layer).to(dtype), x.detach().to(dtype).requires_grad_()
+    y = layer(x)
+    y.backward(grad.to(dtype))
+    return [part.float() for part in (y.detach(), x.grad, *(p.grad for p in layer.parameters()))]
+
+
+def saved_numbers(layer: nn.Module, x: Tensor) -> list[tuple[tuple[int, ...], torch.dtype]]:
+    """Shapes and types of what a forward pass keeps for the backward pass, parameters left out."""
+    kept: list[tuple[tuple[int, ...], torch.dtype]] = []
+    parameters = {parameter.data_ptr() for parameter in layer.parameters()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.data_ptr() not in parameters:
+            kept.append((tuple(tensor.shape), tensor.dtype))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        layer(x)
+    return kept
+
+
+# Linear
+
+
+@pytest.mark.parametrize("shape", [(40, 64), (8, 5, 64), (1, 64)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_products_are_the_same_with_and_without_gradients(
+    bias: bool, shape: tuple[int, ...]
+) -> None:
+    # Without gradients 40 rows go to oneDNN (40 * 64 * 512 is above 2^20), and one row does not.
+    torch.manual_seed(0)
+    layer, x = Linear(64, 512, bias=bias), torch.randn(shape)
+    expected = layer(x).detach()
+    exact = x.double() @ layer.weight.detach().double().T
+    exact = exact + layer.bias.detach().double() if bias else exact
+    close(expected, exact.float())
+    with torch.profiler.profile() as profile, torch.no_grad():
+        found = layer(x)
+    close(found, expected)
+    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    names = {event.key for event in profile.key_averages()}
+    assert ("mkldnn::_linear_pointwise" in names) == (has_both and shape != (1, 64))
+
+
+@torch.no_grad()
+def test_products_that_the_other_library_does_not_take_go_the_usual_way() -> None:
+    torch.manual_seed(0)
+    layer, x = Linear(64, 512), torch.randn(40, 64)
+    expected = layer(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(x).dtype == torch.bfloat16
+    with torch.backends.mkldnn.flags(enabled=False):
+        close(layer(x), expected)
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    close(compiled(x), expected)
+    half = copy.deepcopy(layer).to(torch.bfloat16)
+    assert half(x.to(torch.bfloat16)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("shape", [(520, 64), (13, 40, 64), (3, 64)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients_of_products_are_those_of_float64(bias: bool, shape: tuple[int, ...]) -> None:
+    # 520 rows go to oneDNN with gradients (520 * 64 * 512 is above 2^24), and 3 rows do not.
+    torch.manual_seed(0)
+    layer, x, grad = Linear(64, 512, bias=bias), torch.randn(shape), torch.randn(*shape[:-1], 512)
+    with torch.profiler.profile() as profile:
+        found = gradients(layer, x, grad)
+    for actual, expected in zip(found, gradients(layer, x, grad, torch.float64), strict=True):
+        close(actual, expected, atol=1e-4, rtol=1e-5)
+    products = [event for event in profile.events() if event.name == "mkldnn::_linear_pointwise"]
+    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    assert len(products) == (3 if has_both and shape != (3, 64) else 0)
+
+
+def test_products_of_tensors_that_do_not_lie_in_order_have_their_gradients() -> None:
+    torch.manual_seed(0)
+    layer = Linear(64, 512)
+    x, grad = torch.randn(64, 520).T, torch.randn(512, 520).T
+    for actual, expected in zip(
+        gradients(layer, x, grad), gradients(layer, x, grad, torch.float64), strict=True
+    ):
+        close(actual, expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("frozen", ["x", "weight"])
+def test_what_is_frozen_gets_no_gradient(frozen: str) -> None:
+    torch.manual_seed(0)
+    layer, x = Linear(64, 512), torch.randn(520, 64, requires_grad=frozen != "x")
+    layer.weight.requires_grad_(frozen != "weight")
+    layer(x).sum().backward()
+    assert (x.grad is None) == (frozen == "x")
+    assert (layer.weight.grad is None) == (frozen == "weight")
+
+
+def test_a_gradient_of_a_product_has_a_gradient() -> None:
+    torch.manual_seed(0)
+    x, grad = torch.randn(520, 64, requires_grad=True), torch.randn(520, 512)
+    layer = Linear(64, 512)
+
+    def penalty(product: nn.Module) -> Tensor:
+        y = product(x)
+        (grad_x,) = torch.autograd.grad(y.square(), x, grad, create_graph=True)
+        return torch.autograd.grad(grad_x.square().mean(), layer.weight)[0]
+
+    def plain(x: Tensor) -> Tensor:
+        return nn.functional.linear(x, layer.weight, layer.bias)
+
+    close(penalty(layer), penalty(plain), atol=1e-3, rtol=1e-4)
+
+
+# Dropout
+
+
+def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    x = torch.full((400, 500), 3.0)
+    y = Dropout(0.3)(x)
+    # Standard deviation of the share: sqrt(0.21 / 200,000) = 0.001.
+    assert (y == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)
+    close(y[y != 0], torch.full_like(y[y != 0], 3 / 0.7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_backward_pass_of_dropout_has_the_same_mask(dtype: torch.dtype) -> None:
+    x = torch.ones(40, 50, dtype=dtype, requires_grad=True)
+    y = Dropout(0.4)(x)
+    y.sum().backward()
+    assert y.dtype == x.grad.dtype == dtype
+    assert torch.equal(x.grad, y)
+
+
+def test_dropout_keeps_no_mask() -> None:
+    assert saved_numbers(Dropout(0.4), torch.ones(40, 50, requires_grad=True)) == []
+
+
+def test_masks_follow_torchs_seed_and_differ_from_call_to_call() -> None:
+    dropout, x = Dropout(0.5), torch.ones(20, 30)
+    torch.manual_seed(1)
+    first, second = dropout(x), dropout(x)
+    torch.manual_seed(1)
+    assert torch.equal(dropout(x), first)
+    assert torch.equal(dropout(x), second)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (1.0, 0.0)])
+def test_dropout_of_nothing_and_of_everything(share: float, expected: float) -> None:
+    assert torch.equal(Dropout(share)(torch.ones(4, 5)), torch.full((4, 5), expected))
+    assert torch.equal(Dropout(share).eval()(torch.ones(4, 5)), torch.ones(4, 5))
+
+
+# Layer normalization
+
+
+def norm_of(weight: Tensor, bias: Tensor) -> tuple[LayerNorm, nn.LayerNorm]:
+    """Ours and torch's, alike."""
+    ours, torchs = LayerNorm(len(weight), eps=1e-6), nn.LayerNorm(len(weight), eps=1e-6)
+    for norm in (ours, torchs):
+        norm.load_state_dict({"weight": weight, "bias": bias})
+    return ours, torchs
+
+
+@pytest.mark.parametrize("largest_bias", [0.0, 1.0, 7.9])
+def test_gradients_from_the_result_are_those_from_the_input(largest_bias: float) -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(64)
+    weight = weight.sign() * weight.abs().clamp(min=0.01)
+    bias = weight * torch.linspace(-largest_bias, largest_bias, 64)
+    ours, torchs = norm_of(weight, bias)
+    x, grad = 5 * torch.randn(6, 7, 64) + 2, torch.randn(6, 7, 64)
+    exact = gradients(torchs, x, grad, torch.float64)
+    for actual, expected in zip(gradients(ours, x, grad), exact, strict=True):
+        close(actual, expected, atol=1e-5 * float(expected.abs().max()), rtol=1e-5)
+    # The result, which the next layer keeps anyway, and a number for each row.
+    assert saved_numbers(ours, x.requires_grad_()) == [
+        ((6, 7, 64), torch.float32),
+        ((6, 7, 1), torch.float32),
+    ]
+
+
+@pytest.mark.parametrize(("weight", "bias"), [(0.0, 0.0), (0.0, 1.0), (1e-9, 0.0), (0.1, 1.0)])
+def test_an_input_that_the_result_does_not_tell_is_kept(weight: float, bias: float) -> None:
+    torch.manual_seed(0)
+    weights, biases = torch.ones(64), torch.zeros(64)
+    weights[5], biases[5] = weight, bias
+    ours, torchs = norm_of(weights, biases)
+    x, grad = torch.randn(3, 64), torch.randn(3, 64)
+    for actual, expected in zip(gradients(ours, x, grad), gradients(torchs, x, grad), strict=True):
+        assert torch.equal(actual, expected)
+
+
+def test_normalization_in_other_precisions_is_torchs() -> None:
+    torch.manual_seed(0)
+    ours, torchs = norm_of(torch.rand(64) + 0.5, torch.randn(64))
+    x, grad = torch.randn(3, 64), torch.randn(3, 64)
+    for dtype in (torch.bfloat16, torch.float64):
+        found, expected = (gradients(norm, x, grad, dtype) for norm in (ours, torchs))
+        assert all(map(torch.equal, found, expected))
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = (gradients(norm, x, grad) for norm in (ours, torchs))
+    assert all(map(torch.equal, found, expected))
