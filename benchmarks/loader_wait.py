@@ -1,0 +1,92 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python benchmarks/loader_wait.py RECIPE [--updates 40] [--field value ...]
+
+What share of a run's time does the trainer wait for its batches? Trains RECIPE, as training/run.py
+would, for a few updates into a temporary folder, and times the trainer's own call that asks the
+loader for the batches of an update. And how many target tokens a second does the loader make, if
+nobody trains? The second must stay far above what the model takes, or more
+`dataloader_num_workers` are needed.
+"""
+
+import sys
+import tempfile
+import time
+from typing import Any
+
+import torch
+
+from benchmarks.contest import print_table, write_report
+from training.arguments import parse_arguments
+from training.cleaning import CleaningRules, clean_and_mix
+from training.data import PairCollator, encode_pairs, load_corpus
+from training.model import build_model, build_tokenizer
+from training.trainer import VaswaniTrainer
+
+
+class WaitingTrainer(VaswaniTrainer):
+    """Counts the seconds that it waits for batches, and those of all its updates."""
+
+    waited = 0.0
+    begun = 0.0
+
+    def get_batch_samples(self, *arguments: Any, **named: Any) -> Any:
+        """The library's call for the batches of one update."""
+        begun = time.perf_counter()
+        samples = super().get_batch_samples(*arguments, **named)
+        if self.state.global_step:  # the first update warms up
+            self.waited += time.perf_counter() - begun
+        else:
+            self.begun = time.perf_counter()
+        return samples
+
+
+def main(argv: list[str]) -> None:
+    """Measure, print and write to `results/`."""
+    updates = 40
+    if "--updates" in argv:
+        place = argv.index("--updates")
+        updates = int(argv[place + 1])
+        del argv[place : place + 2]
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--output_dir", folder, "--max_steps", str(updates), "--save_strategy", "no"]
+        options += ["--eval_strategy", "no", "--disable_tqdm", "true"]
+        arguments = parse_arguments([*argv, *options])
+        arguments.training.save_minutes = None
+        corpus = load_corpus(arguments.data, arguments.training.seed)
+        tokenizer = build_tokenizer(arguments, corpus, None)
+        pairs = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)
+        pairs = clean_and_mix(
+            corpus, pairs, CleaningRules.of(arguments.data), arguments.training.seed
+        )
+        model = build_model(arguments, tokenizer)
+        trainer = WaitingTrainer(
+            model=model,
+            args=arguments.training,
+            train_dataset=pairs,
+            data_collator=PairCollator(tokenizer, model),
+            processing_class=tokenizer,
+        )
+        trainer.train()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - trainer.begun
+        begun, tokens = time.perf_counter(), 0
+        for batch, _ in zip(trainer.get_train_dataloader(), range(updates), strict=False):
+            tokens += int((batch["labels"] >= 0).sum())
+        loader_seconds = time.perf_counter() - begun
+    row = {
+        "recipe": arguments.recipe,
+        "updates": updates - 1,
+        "seconds": round(seconds, 2),
+        "waited_seconds": round(trainer.waited, 3),
+        "share_waiting": round(trainer.waited / seconds, 4),
+        "trained_tokens_per_second": round(tokens / updates * (updates - 1) / seconds),
+        "loader_tokens_per_second": round(tokens / loader_seconds),
+    }
+    print_table([row])
+    fields = {"fields": argv, "rows": [row]}
+    print(f"Wrote {write_report(f'loader_wait_{arguments.recipe}', fields)}.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
