@@ -148,6 +148,7 @@ def test_a_push_is_fetched_again_and_says_the_same(hub, client, folder, tmp_path
         "generation_config.json",
         "generation_vaswani.py",
         "layers_vaswani.py",
+        "loss_vaswani.py",
         "log_history.json",
         "model.safetensors",
         "modeling_vaswani.py",

@@ -16,10 +16,14 @@ from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 from transformers.cache_utils import EncoderDecoderCache, StaticCache
 
 from tests import references
-from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, VaswaniModel
+from vaswani_hf import (
+    VaswaniConfig,
+    VaswaniForConditionalGeneration,
+    VaswaniModel,
+    loss_vaswani,
+)
 from vaswani_hf.modeling_vaswani import (
     AddAndNorm,
-    ChunkedCrossEntropy,
     FeedForward,
     MultiHeadAttention,
     SinusoidalPositions,
@@ -847,7 +851,7 @@ def test_training_computes_logits_of_real_targets_only() -> None:
 
 
 def test_training_never_holds_the_logits_of_all_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChunkedCrossEntropy, "TOKENS_AT_ONCE", 4)
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", 4)
     model = small_model(output_bias=True).train()
     with Heights() as heights:
         model(draw_tokens(B, S), labels=LABELS).loss.backward()
@@ -887,7 +891,7 @@ def test_the_loss_by_chunks_has_the_gradients_of_the_plain_one(
     num_items: int | None,
     at_once: int,
 ) -> None:
-    monkeypatch.setattr(ChunkedCrossEntropy, "TOKENS_AT_ONCE", at_once)
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", at_once)
     fields = {"share_embeddings": share, "tie_word_embeddings": tie, "output_bias": output_bias}
     model = small_model(dropout=0.0, **fields).train()
     expected_loss, expected = plain_gradients(model, num_items or 6)
@@ -903,7 +907,7 @@ def test_the_loss_by_chunks_has_the_gradients_of_the_plain_one(
 def test_the_loss_by_chunks_in_bfloat16_is_the_plain_one_but_for_rounding(
     monkeypatch: pytest.MonkeyPatch, whole_model: bool
 ) -> None:
-    monkeypatch.setattr(ChunkedCrossEntropy, "TOKENS_AT_ONCE", 4)
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", 4)
     model = small_model(dropout=0.0, output_bias=True).train()
     if whole_model:
         model = model.to(torch.bfloat16)
@@ -918,6 +922,42 @@ def test_the_loss_by_chunks_in_bfloat16_is_the_plain_one_but_for_rounding(
     for name, parameter in model.named_parameters():
         if "key_proj.bias" not in name:
             assert_alike(parameter.grad, expected[name], 0.05)
+
+
+@pytest.mark.parametrize("output_bias", [False, True])
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+def test_a_compiled_model_has_the_loss_and_gradients_of_an_eager_one(
+    monkeypatch: pytest.MonkeyPatch, output_bias: bool, dtype: torch.dtype | None
+) -> None:
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", 4)
+    model = small_model(dropout=0.0, output_bias=output_bias).train()
+    compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="aot_eager")
+    inputs = {"attention_mask": PADDED_SOURCE, "labels": LABELS, "num_items_in_batch": 5}
+    for each in (model, compiled):
+        with torch.autocast("cpu", dtype, enabled=dtype is not None):
+            outputs = each(draw_tokens(B, S), **inputs)
+        outputs.loss.backward()
+        if each is model:
+            expected = outputs.loss
+    close(outputs.loss, expected, rtol=1e-2 if dtype else 1e-5)
+    found = dict(compiled._orig_mod.named_parameters())
+    for name, parameter in model.named_parameters():
+        if "key_proj.bias" not in name:
+            assert_alike(found[name].grad, parameter.grad, 0.05 if dtype else 1e-5)
+
+
+def test_a_compiled_graph_holds_no_logits() -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def note(graph: torch.fx.GraphModule, inputs: Any) -> torch.fx.GraphModule:
+        values = [node.meta.get("example_value") for node in graph.graph.nodes]
+        shapes.extend(tuple(value.shape) for value in values if isinstance(value, Tensor))
+        return graph
+
+    model = small_model().train()
+    torch.compile(model, fullgraph=True, backend=note)(draw_tokens(B, S), labels=LABELS)
+    assert (B * T, 32) in shapes
+    assert not [shape for shape in shapes if shape[-1:] == (V,)]
 
 
 def test_gradients_in_float16_are_not_made_before_the_loss_is_scaled() -> None:

@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from vaswani_hf import VaswaniConfig
-from vaswani_hf.modeling_vaswani import ChunkedCrossEntropy
+from vaswani_hf.loss_vaswani import TOKENS_AT_ONCE_ON_GPU
 
 from .arguments import Arguments, VaswaniTrainingArguments
 from .batching import TokenBatchSampler
@@ -164,7 +164,7 @@ def activation_bytes(
         shapes: of the batches.
         is_half: under bf16 or fp16 what matrix products keep has 2 bytes, and in place of a float32
             input each keeps its cast; sums, softmax and gradient of the loss stay in float32.
-        by_chunks: whether the loss goes by chunks (`ChunkedCrossEntropy`).
+        by_chunks: whether the loss goes by chunks (`loss_vaswani`).
     """
     width = config.num_heads * sum(config.head_widths)
     source, target = shapes.sentences * shapes.source, shapes.sentences * shapes.target
@@ -181,7 +181,7 @@ def activation_bytes(
     decoder_layer = (3 * sublayer + 3 * heads + 4 * cast + feed_forward) * target
     decoder_layer = decoder_layer + (heads + 2 * cast) * source
     if by_chunks:
-        at_once = np.minimum(shapes.target_tokens, ChunkedCrossEntropy.TOKENS_AT_ONCE_ON_GPU)
+        at_once = np.minimum(shapes.target_tokens, TOKENS_AT_ONCE_ON_GPU)
         room = FLOAT_BYTES + (2 * HALF_BYTES if is_half else 0)
         loss = stream * (shapes.target_tokens + config.num_target_pieces)
         loss = loss + room * config.num_target_pieces * at_once
@@ -424,7 +424,7 @@ def make_plan(
     source_tokens, target_tokens = (sum(lengths) for lengths in side_lengths(pairs))
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     is_half = bool(training.bf16 or training.fp16)
-    by_chunks = not (training.fp16 or training.torch_compile)
+    by_chunks = not training.fp16
     return Plan(
         recipe=arguments.recipe,
         parameters=num_parameters,

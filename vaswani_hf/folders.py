@@ -25,6 +25,7 @@ REMOTE_CODE = (
     "modeling_vaswani.py",
     "generation_vaswani.py",
     "layers_vaswani.py",
+    "loss_vaswani.py",
 )
 AUTO_MAP = {
     "AutoConfig": "configuration_vaswani.VaswaniConfig",

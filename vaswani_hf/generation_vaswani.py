@@ -317,18 +317,17 @@ def beam_search(
             logits = logits.repeat_interleave(num_beams, dim=0)  # (B * K, V)
         token_log_probs = logits_processor(running, logits.log_softmax(dim=-1))
         history.add(logits, token_log_probs, outputs)
-        num_pieces = logits.shape[-1]
-        totals = (token_log_probs.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)).flatten(
-            1
-        )
-        # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end.
-        num_candidates = min((1 + max(1, len(ends))) * num_beams, totals.shape[1])
-        candidates, places = totals.topk(num_candidates)  # (B, 2K), best first
-        tokens = places % num_pieces
-        first_rows = torch.arange(len(candidates), device=device).unsqueeze(1) * num_beams
-        rows = first_rows + places // num_pieces
+        # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end. The
+        # best of a sentence are among the best of each beam.
+        num_candidates = (1 + max(1, len(ends))) * num_beams
+        best, pieces = token_log_probs.topk(min(num_candidates, logits.shape[-1]))
+        totals = best.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)  # (B, K, 2K)
+        candidates, places = totals.flatten(1).topk(min(num_candidates, totals[0].numel()))
+        tokens = pieces.view(len(totals), -1).gather(1, places)  # (B, 2K), best first
+        beams = places // totals.shape[-1]
+        rows = torch.arange(len(totals), device=device).unsqueeze(1) * num_beams + beams
         continued = torch.cat((running[rows], tokens.unsqueeze(-1)), dim=-1)  # (B, 2K, length)
-        origin = (sentences.unsqueeze(1) * num_beams + places // num_pieces).int().unsqueeze(-1)
+        origin = (sentences.unsqueeze(1) * num_beams + beams).int().unsqueeze(-1)
         lineage = torch.cat((came_from[rows], origin), dim=-1)  # (B, 2K, n)
 
         num_tokens = continued.shape[-1] - prompt_length

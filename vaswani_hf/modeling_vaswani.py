@@ -35,7 +35,6 @@ from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers import initialization as init
@@ -57,7 +56,8 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vaswani import VaswaniConfig
 from .generation_vaswani import VaswaniGenerationMixin
-from .layers_vaswani import Dropout, LayerNorm, Linear, linear
+from .layers_vaswani import Dropout, LayerNorm, Linear
+from .loss_vaswani import can_go_by_chunks, chunked_cross_entropy
 
 
 IGNORED = -100  # the library's label of a position that has no target
@@ -856,20 +856,16 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
         self, states: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None = None
     ) -> Tensor:
         """The smoothed loss of target states `(B, T, d_model)` against labels `(B, T)` (5.4)."""
-        states, labels = states.flatten(0, 1), labels.flatten().to(states.device)
+        head, smoothing = self.lm_head, self.config.label_smoothing
+        states, labels = states.flatten(0, 1).to(head.weight.device), labels.flatten()
+        if can_go_by_chunks(head, states):
+            total = chunked_cross_entropy(states, head.weight, head.bias, labels, smoothing)
+            return per_token(total, labels, num_items_in_batch)
         # How many targets are real depends on the data, which a compiled graph cannot.
         if not torch.compiler.is_compiling():
             is_real = labels != IGNORED
             states, labels = states[is_real], labels[is_real]  # (tokens, d_model), (tokens,)
-        smoothing = self.config.label_smoothing
-        if not can_go_by_chunks(self.lm_head, states):
-            logits = self.lm_head(states)
-            return smoothed_cross_entropy(logits, labels, smoothing, num_items_in_batch)
-        weight, bias = self.lm_head.weight, self.lm_head.bias
-        total = ChunkedCrossEntropy.apply(
-            states.to(weight.device), weight, bias, labels.to(weight.device), smoothing
-        )
-        return per_token(total, labels, num_items_in_batch)
+        return smoothed_cross_entropy(head(states), labels, smoothing, num_items_in_batch)
 
 
 # 5.4 Regularization: label smoothing
@@ -913,105 +909,6 @@ def per_token(total: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | 
     if isinstance(num_items_in_batch, Tensor):
         num_items_in_batch = num_items_in_batch.to(total.device)
     return total / num_items_in_batch
-
-
-class ChunkedCrossEntropy(torch.autograd.Function):
-    """The sum that `smoothed_cross_entropy` divides, from states, and never all logits at once.
-
-    Logits and what a backward pass needs of them are several times as large as all else that a
-    step keeps. But the sum's gradient is known as soon as the logits are: both are made together,
-    for so many tokens at a time, and only the gradients of states and weight are kept.
-    """
-
-    TOKENS_AT_ONCE = 128
-    TOKENS_AT_ONCE_ON_GPU = 1024  # smaller products would leave it idle
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        states: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        labels: Tensor,
-        label_smoothing: float,
-    ) -> Tensor:
-        """Sum over tokens, and keep the gradients of the sum.
-
-        Args:
-            ctx: where they are kept.
-            states: `(tokens, d_model)`.
-            weight: of the pre-softmax layer, `(V, d_model)`.
-            bias: of the same, `(V,)`.
-            labels: `(tokens,)`, all real.
-            label_smoothing: epsilon_ls.
-
-        Returns:
-            A scalar in float32, nats.
-        """
-        dtype = product_dtype(states)
-        evenly = label_smoothing / len(weight)
-        rounded_weight = weight.to(dtype)
-        rounded_bias = None if bias is None else bias.to(dtype)
-        total = states.new_zeros((), dtype=torch.float32)
-        grad_states = torch.empty_like(states)
-        grad_weight = torch.zeros_like(weight, dtype=torch.float32)
-        grad_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
-        at_once = ChunkedCrossEntropy.TOKENS_AT_ONCE
-        if states.device.type != "cpu":
-            at_once = ChunkedCrossEntropy.TOKENS_AT_ONCE_ON_GPU
-        parts = (part.split(at_once) for part in (states, labels, grad_states))
-        for x, label, grad_x in zip(*parts, strict=True):
-            x, label = x.to(dtype), label.unsqueeze(1)
-            logits = linear(x, rounded_weight, rounded_bias).float()  # (chunk, V)
-            total -= (1 - label_smoothing) * logits.gather(1, label).sum() + evenly * logits.sum()
-            # Softmax, written over the logits: new memory costs more time than another pass.
-            largest = logits.amax(dim=-1, keepdim=True)
-            p = logits.sub_(largest).exp_()
-            normalizer = p.sum(dim=-1, keepdim=True)
-            total += (largest + normalizer.log()).sum()
-            p.div_(normalizer)
-            # The gradient of the logits: softmax less the target distribution.
-            grad_logits = p.sub_(evenly)
-            grad_logits.scatter_(1, label, grad_logits.gather(1, label) - (1 - label_smoothing))
-            if grad_bias is not None:
-                grad_bias += grad_logits.sum(dim=0)
-            grad_logits = grad_logits.to(dtype)
-            grad_x.copy_(linear(grad_logits, rounded_weight.T))
-            if dtype == torch.float32:
-                torch.addmm(grad_weight, grad_logits.T, x, out=grad_weight)
-            else:
-                grad_weight += grad_logits.T @ x
-        ctx.save_for_backward(grad_states, grad_weight, grad_bias)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
-        """What was kept, times the gradient of the sum; in place, so that no copy is made."""
-        states, weight, bias = (
-            None if grad is None else grad.mul_(grad_total) for grad in ctx.saved_tensors
-        )
-        return states, weight, bias, None, None
-
-
-def can_go_by_chunks(head: nn.Module, states: Tensor) -> bool:
-    """Whether the loss may take the head's matrix and go past its `forward`."""
-    return (
-        # What adapters or quantization put in its place knows itself how it multiplies.
-        type(head) in (nn.Linear, Linear)
-        and torch.is_grad_enabled()
-        and not torch.compiler.is_compiling()
-        # Its gradients, before they are scaled up, are below the smallest number of float16.
-        and product_dtype(states) != torch.float16
-    )
-
-
-def product_dtype(states: Tensor) -> torch.dtype:
-    """The type in which states are multiplied by a matrix: their own, or autocast's."""
-    device = states.device.type
-    if torch.is_autocast_enabled(device):
-        return torch.get_autocast_dtype(device)
-    return states.dtype
 
 
 def _check_one_is_given(

@@ -264,13 +264,15 @@ class CTranslate2Translator(TextTranslator):
         device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one.
         compute_type: what CTranslate2 computes in, such as `"int8"`; `"default"` for the
             quantization of the folder.
-        threads: CPU threads; `None` for PyTorch's number.
+        threads: CPU threads, each of which translates batches of its own; `None` for PyTorch's
+            number.
         num_beams: beam width.
         length_penalty: exponent of the length penalty, alpha.
         length_penalty_type: `"wu"` or `"power"`, as in `generate()` of Vaswani models.
         max_extra_tokens: a translation has at most so many tokens more than its source.
-        batch_tokens: padded source tokens in a batch, at most; a longer sentence is a batch alone.
-        max_batch_sentences: sentences in a batch, at most.
+        batch_tokens: padded source tokens in a thread's batch, at most; a longer sentence is one
+            alone.
+        max_batch_sentences: sentences in a thread's batch, at most.
 
     Raises:
         ValueError: if this is no folder of CTranslate2, or an option has a value that it cannot
@@ -302,9 +304,20 @@ class CTranslate2Translator(TextTranslator):
         from .conversion.common import require
 
         ctranslate2 = require("ctranslate2")
-        super().__init__(*load_tokenizers(folder), batch_tokens, max_batch_sentences)
+        _check_from(
+            1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
+        )
         _check_search(num_beams, length_penalty_type, max_extra_tokens)
-        _check_from(1, threads=threads)
+        if device is None:
+            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+        kind, _, index = device.partition(":")
+        # Each thread translates batches of its own: two at one batch are slower than one.
+        self.workers = _first(threads, torch.get_num_threads()) if kind == "cpu" else 1
+        super().__init__(
+            *load_tokenizers(folder),
+            self.workers * batch_tokens,
+            self.workers * max_batch_sentences,
+        )
         config = _load_generation_config(folder)
         self.num_beams: int = _first(num_beams, config.num_beams, 1)
         self.length_penalty: float = _first(length_penalty, config.length_penalty, 1.0)
@@ -326,15 +339,13 @@ class CTranslate2Translator(TextTranslator):
         self.suppressed = [
             [self.target_pieces[token] for token in tokens] for tokens in forbidden_pieces(config)
         ]
-        if device is None:
-            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-        kind, _, index = device.partition(":")
         self.model = ctranslate2.Translator(
             str(folder),
             device=kind,
             device_index=int(index or 0),
             compute_type=compute_type,
-            intra_threads=_first(threads, torch.get_num_threads()),
+            inter_threads=self.workers,
+            intra_threads=1,
         )
         if self.num_beams > 1 and self.length_penalty_type == WU:
             logger.warning_once(
@@ -384,6 +395,7 @@ class CTranslate2Translator(TextTranslator):
         alpha = self.length_penalty
         results = self.model.translate_batch(
             [[self.source_pieces[token] for token in source] for source in sources],
+            max_batch_size=math.ceil(len(sources) / self.workers),
             beam_size=self.num_beams,
             patience=patience,
             num_hypotheses=patience * self.num_beams,

@@ -1,0 +1,160 @@
+# Copyright 2026 The vaswani_hf authors.
+#
+# Licensed under the Apache License, Version 2.0 (the "License"); you may not use this file except
+# in compliance with the License. You may obtain a copy of the License at
+#
+#     http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software distributed under the License
+# is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express
+# or implied. See the License for the specific language governing permissions and limitations.
+"""The smoothed loss of section 5.4 from the decoder's states, without ever holding all logits.
+
+Logits and what a backward pass needs of them are several times as large as all else that a step
+keeps. But the gradient of a sum over tokens is known as soon as their logits are: both are made
+together, for a chunk of tokens at a time, and only the gradients of states and matrix are kept.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .layers_vaswani import Linear, linear
+
+
+IGNORED = -100  # the library's label of a position that has no target
+TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_GPU = 128, 1024  # smaller products would leave a GPU idle
+
+
+def can_go_by_chunks(head: nn.Module, states: Tensor) -> bool:
+    """Whether the loss may take the head's matrix and go past its `forward`."""
+    return (
+        # What adapters or quantization put in its place knows itself how it multiplies.
+        type(head) in (nn.Linear, Linear)
+        and torch.is_grad_enabled()
+        # Its gradients, before they are scaled up, are below the smallest number of float16.
+        and product_dtype(states) != torch.float16
+    )
+
+
+def product_dtype(states: Tensor) -> torch.dtype:
+    """The type in which states are multiplied by a matrix: their own, or autocast's."""
+    device = states.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return states.dtype
+
+
+def chunked_cross_entropy(
+    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, label_smoothing: float
+) -> Tensor:
+    """The sum over tokens of the smoothed cross-entropy (section 5.4).
+
+    Args:
+        states: `(tokens, d_model)`.
+        weight: of the pre-softmax layer, `(V, d_model)`.
+        bias: of the same, `(V,)`.
+        labels: `(tokens,)`; -100 does not count, and such a token gets no logits.
+        label_smoothing: epsilon_ls.
+
+    Returns:
+        A scalar in float32, nats.
+    """
+    labels, dtype = labels.to(states.device), product_dtype(states)
+    arguments = (states, weight, bias, labels, label_smoothing, dtype)
+    if torch.compiler.is_compiling():
+        return loss_and_gradients(*arguments)[0]
+    return ChunkedCrossEntropy.apply(*arguments)
+
+
+def _loss_and_gradients(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    label_smoothing: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum, and its gradients by `states`, `weight` and `bias`; products are made in `dtype`."""
+    evenly = label_smoothing / len(weight)
+    rounded_weight = weight.to(dtype)
+    rounded_bias = None if bias is None else bias.to(dtype)
+    total = states.new_zeros((), dtype=torch.float32)
+    grad_states = torch.zeros_like(states)
+    grad_weight = torch.zeros_like(weight, dtype=torch.float32)
+    grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=torch.float32)
+    at_once = TOKENS_AT_ONCE if states.device.type == "cpu" else TOKENS_AT_ONCE_ON_GPU
+    for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
+        x, label = states[places].to(dtype), labels[places].unsqueeze(1)
+        logits = linear(x, rounded_weight, rounded_bias).float()  # (chunk, V)
+        total -= (1 - label_smoothing) * logits.gather(1, label).sum() + evenly * logits.sum()
+        # Softmax, written over the logits: new memory costs more time than another pass.
+        largest = logits.amax(dim=-1, keepdim=True)
+        p = logits.sub_(largest).exp_()
+        normalizer = p.sum(dim=-1, keepdim=True)
+        total += (largest + normalizer.log()).sum()
+        # The gradient of the logits: softmax less the target distribution.
+        grad_logits = p.div_(normalizer).sub_(evenly)
+        grad_logits.scatter_(1, label, grad_logits.gather(1, label) - (1 - label_smoothing))
+        if bias is not None:
+            grad_bias += grad_logits.sum(dim=0)
+        grad_logits = grad_logits.to(dtype)
+        grad_states[places] = linear(grad_logits, rounded_weight.T).to(states.dtype)
+        if dtype == torch.float32:
+            torch.addmm(grad_weight, grad_logits.T, x, out=grad_weight)
+        else:
+            grad_weight += grad_logits.T @ x
+    return total, grad_states, grad_weight.to(weight.dtype), grad_bias.to(weight.dtype)
+
+
+class ChunkedCrossEntropy(torch.autograd.Function):
+    """The sum, whose gradients wait for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        """Make the sum and its gradients; arguments are those of `_loss_and_gradients`."""
+        total, *gradients = _loss_and_gradients(*arguments)
+        ctx.save_for_backward(*gradients)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
+        """What was kept, times the gradient of the sum; in place, so that no copy is made."""
+        states, weight, bias = (grad.mul_(grad_total) for grad in ctx.saved_tensors)
+        return states, weight, bias if len(bias) else None, None, None, None
+
+
+# The same for a compiled graph, which takes it as one step and does not look into it: how many
+# targets are real depends on the data.
+
+
+loss_and_gradients = torch.library.custom_op(
+    "vaswani_hf::loss_and_gradients", _loss_and_gradients, mutates_args=()
+)
+
+
+@loss_and_gradients.register_fake
+def _shapes(
+    states: Tensor, weight: Tensor, bias: Tensor | None, *others: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    total = states.new_empty((), dtype=torch.float32)
+    grad_bias = weight.new_empty(0 if bias is None else len(bias))
+    return total, torch.empty_like(states), torch.empty_like(weight), grad_bias
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*output[1:])
+
+
+def _scale(ctx: Any, grad_total: Tensor, *others: Any) -> tuple[Tensor | None, ...]:
+    states, weight, bias = (grad * grad_total for grad in ctx.saved_tensors)
+    return states, weight, bias if len(bias) else None, None, None, None
+
+
+loss_and_gradients.register_autograd(_scale, setup_context=_keep)
+
+
+__all__ = ["can_go_by_chunks", "chunked_cross_entropy"]
