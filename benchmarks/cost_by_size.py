@@ -5,13 +5,16 @@ What do length and width cost? Time and memory of each stack's forward pass over
 tokens, base model, with fused attention (`sdpa`) and with the paper's formula (`eager`); and of a
 training step by d_model, at 1,024 target tokens. Beside each the arithmetic by the formulas of
 section 4 (Table 1), in its parts: n^2 d of attention, n d^2 of everything else. Median of several
-runs; memory is the most in use during a run, less what is in use before it. Writes figures and a
+runs; memory is the most in use during a run, less what is in use before it. On a CPU another
+process measures that, whose allocator returns what is freed, which takes time. Writes figures and a
 picture to `results/`.
 """
 
 import argparse
+import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -52,16 +55,25 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--only_memory", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if any(os.environ.get(name) != value for name, value in EXACT_MEMORY.items()):
-        # The allocator reads them when a process begins.
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | EXACT_MEMORY)
     torch.set_num_threads(options.threads)
     stacks = [row for kind in ("sdpa", "eager") for row in stack_rows(kind, options)]
-    print_table(stacks)
     steps = [step_row(width, options) for width in options.widths]
+    if options.only_memory:
+        print(json.dumps([row["bytes"] for row in stacks + steps]))
+        return
+    if options.device == "cpu":
+        command = [sys.executable, *sys.argv, "--only_memory", "--rounds", "1"]
+        done = subprocess.run(
+            command, env=os.environ | EXACT_MEMORY, stdout=subprocess.PIPE, text=True, check=True
+        )
+        for row, num_bytes in zip(stacks + steps, json.loads(done.stdout), strict=True):
+            row["bytes"] = num_bytes
+    print_table(stacks)
     print_table(steps)
-    shape = {name: value for name, value in vars(options).items() if name != "results"}
+    hidden = ("results", "only_memory")
+    shape = {name: value for name, value in vars(options).items() if name not in hidden}
     figures = {"options": shape, "stacks": stacks, "steps": steps}
     path = write_report("cost_by_size", figures, options.results)
     draw(stacks, steps, path.with_suffix(".svg"))
@@ -183,6 +195,10 @@ def draw(stacks: list[dict[str, Any]], steps: list[dict[str, Any]], path: Path) 
     rate = rows[-1]["seconds"] / sum(rows[-1][part] for part in PARTS)
     expected = [rate * sum(row[part] for part in PARTS) for row in rows]
     by_time.plot(n, expected, "k:", linewidth=1, label="encoder, by its arithmetic")
+    for kind, order, style in (("sdpa", 1, "k:"), ("eager", 2, "k--")):
+        last = [r["bytes"] for r in stacks if (r["stack"], r["attention"]) == ("encoder", kind)][-1]
+        expected = [last * (length / n[-1]) ** order for length in n]
+        by_memory.plot(n, expected, style, linewidth=1, label=f"order n^{order}")
     by_time.set_ylabel("seconds, forward pass")
     by_memory.set_ylabel("bytes, forward pass")
     for axes in (by_time, by_memory):

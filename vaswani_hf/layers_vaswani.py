@@ -47,6 +47,7 @@ def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     least = 2**24 if torch.is_grad_enabled() else 2**20
     return (
         x.device.type == "cpu"
+        and x.ndim > 1
         and x.dtype == weight.dtype == torch.float32
         and x.numel() * weight.shape[0] >= least
         and type(weight) in (Tensor, nn.Parameter)

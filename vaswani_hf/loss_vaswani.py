@@ -132,7 +132,11 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
 
 loss_and_gradients = torch.library.custom_op(
-    "vaswani_hf::loss_and_gradients", _loss_and_gradients, mutates_args=()
+    "vaswani_hf::loss_and_gradients",
+    _loss_and_gradients,
+    mutates_args=(),
+    schema="(Tensor states, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, "
+    "ScalarType dtype) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 
 
