@@ -1,11 +1,11 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""python benchmarks/loader_wait.py RECIPE [--updates 40] [--field value ...]
+"""python benchmarks/loader_wait.py NAME RECIPE [--updates 40] [--field value ...]
 
 What share of a run's time does the trainer wait for its batches? Trains RECIPE, as training/run.py
 would, for a few updates into a temporary folder, and times the trainer's own call that asks the
 loader for the batches of an update. And how many target tokens a second does the loader make, if
 nobody trains? The second must stay far above what the model takes, or more
-`dataloader_num_workers` are needed.
+`dataloader_num_workers` are needed. The result is filed under NAME.
 """
 
 import sys
@@ -28,6 +28,7 @@ class WaitingTrainer(VaswaniTrainer):
 
     waited = 0.0
     begun = 0.0
+    target_tokens = 0
 
     def get_batch_samples(self, *arguments: Any, **named: Any) -> Any:
         """The library's call for the batches of one update."""
@@ -35,6 +36,7 @@ class WaitingTrainer(VaswaniTrainer):
         samples = super().get_batch_samples(*arguments, **named)
         if self.state.global_step:  # the first update warms up
             self.waited += time.perf_counter() - begun
+            self.target_tokens += sum(int((batch["labels"] >= 0).sum()) for batch in samples[0])
         else:
             self.begun = time.perf_counter()
         return samples
@@ -42,6 +44,7 @@ class WaitingTrainer(VaswaniTrainer):
 
 def main(argv: list[str]) -> None:
     """Measure, print and write to `results/`."""
+    name, *argv = argv
     updates = 40
     if "--updates" in argv:
         place = argv.index("--updates")
@@ -70,22 +73,25 @@ def main(argv: list[str]) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         seconds = time.perf_counter() - trainer.begun
-        begun, tokens = time.perf_counter(), 0
-        for batch, _ in zip(trainer.get_train_dataloader(), range(updates), strict=False):
-            tokens += int((batch["labels"] >= 0).sum())
+        loader = iter(trainer.get_train_dataloader())
+        next(loader)  # the order of the epoch is drawn
+        begun = time.perf_counter()
+        tokens = [int((batch["labels"] >= 0).sum()) for batch in loader]
         loader_seconds = time.perf_counter() - begun
     row = {
+        "data": name,
         "recipe": arguments.recipe,
+        "tokens": f"{arguments.training.source_tokens} + {arguments.training.target_tokens}",
         "updates": updates - 1,
         "seconds": round(seconds, 2),
         "waited_seconds": round(trainer.waited, 3),
         "share_waiting": round(trainer.waited / seconds, 4),
-        "trained_tokens_per_second": round(tokens / updates * (updates - 1) / seconds),
-        "loader_tokens_per_second": round(tokens / loader_seconds),
+        "trained_tokens_per_second": round(trainer.target_tokens / seconds),
+        "loader_tokens_per_second": round(sum(tokens) / loader_seconds),
+        "loader_milliseconds": round(1000 * loader_seconds / len(tokens), 2),
     }
     print_table([row])
-    fields = {"fields": argv, "rows": [row]}
-    print(f"Wrote {write_report(f'loader_wait_{arguments.recipe}', fields)}.")
+    print(f"Wrote {write_report(f'loader_wait_{name}', {'rows': [row]})}.")
 
 
 if __name__ == "__main__":

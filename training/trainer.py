@@ -31,7 +31,7 @@ from transformers.trainer_utils import (
 from .arguments import VaswaniTrainingArguments
 from .batching import TokenBatchSampler
 from .checkpoints import STATE, saving
-from .data import side_lengths
+from .data import ArrowPairs, side_lengths
 from .metrics import SacreBleu, exact_match
 from .pushing import CheckpointPusher
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
@@ -148,7 +148,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         if not sampler.shuffle:
             numbered = pairs.add_column("index", list(range(len(pairs))))
         loader = DataLoader(
-            numbered,
+            ArrowPairs(numbered),
             batch_sampler=sampler,
             collate_fn=collator,
             num_workers=self.args.dataloader_num_workers,
@@ -284,7 +284,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         Every sentence counts once, whatever the number of processes. Predictions come back as text,
         in the order of the set, on every process.
         """
-        model, pairs = self.model.eval(), cast(Dataset, dataloader.dataset)
+        model, pairs = self.model.eval(), cast(ArrowPairs, dataloader.dataset).pairs
         # The library asks for the loss alone where it has no `compute_metrics`.
         with_text = self.args.predict_with_generate and not self.args.prediction_loss_only
         nats_and_tokens = torch.zeros(2, dtype=torch.float64)

@@ -9,10 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq
 
 from training.arguments import DataArguments
-from training.data import PairCollator, encode_pairs, encode_texts, load_corpus, read_pairs
+from training.data import (
+    ArrowPairs,
+    PairCollator,
+    encode_pairs,
+    encode_texts,
+    load_corpus,
+    read_pairs,
+)
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
@@ -209,8 +217,8 @@ def test_encoded_texts_are_what_the_tokenizer_gives(tmp_path):
     assert encoded["labels"] == [*expected[:4][::-1], expected[4]]
 
 
-@pytest.mark.parametrize("as_arrays", [False, True])
-def test_a_batch_is_what_the_librarys_collator_makes(as_arrays):
+@pytest.mark.parametrize("rows", ["lists", "arrays", "arrow"])
+def test_a_batch_is_what_the_librarys_collator_makes(rows):
     tokenizer = train_tokenizer(["a b c d"] * 9, 300, are_files=False, show_progress=False)
     sizes = {"d_model": 8, "d_ff": 8, "num_heads": 1, "encoder_layers": 1, "decoder_layers": 1}
     model = VaswaniForConditionalGeneration(VaswaniConfig(vocab_size=len(tokenizer), **sizes))
@@ -224,7 +232,11 @@ def test_a_batch_is_what_the_librarys_collator_makes(as_arrays):
     ]
     lists = [{side: ids.tolist() for side, ids in pair.items()} for pair in pairs]
     expected = DataCollatorForSeq2Seq(tokenizer, model=model)(lists)
-    batch = PairCollator(tokenizer, model)(pairs if as_arrays else lists)
+    if rows == "arrow":  # what the trainer's loader hands over, in an order of its own
+        columns = {side: [pair[side] for pair in lists] for side in lists[0]}
+        stored = Dataset.from_dict(columns | {"source": list("abc")}).select([2, 0, 1])
+        pairs = ArrowPairs(stored).__getitems__([1, 2, 0])
+    batch = PairCollator(tokenizer, model)(lists if rows == "lists" else pairs)
     assert set(batch) == set(expected)
     for name, tensor in expected.items():
         assert torch.equal(batch[name], tensor), name

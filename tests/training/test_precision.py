@@ -16,7 +16,7 @@ from torch._dynamo.utils import counters
 
 from training.arguments import VaswaniTrainingArguments, parse_arguments
 from training.batching import TokenBatchSampler
-from training.data import PairCollator
+from training.data import ArrowPairs, PairCollator
 from training.trainer import VaswaniTrainer
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 
@@ -302,6 +302,9 @@ def test_padding_to_few_shapes_changes_neither_loss_nor_gradients(tokenizer, pai
         loss.backward()
         results.append((inputs, loss, [parameter.grad for parameter in model.parameters()]))
     (short, loss, gradients), (long, same_loss, same_gradients) = results
+    table = ArrowPairs(pairs).__getitems__(list(range(5)))
+    for name, tensor in collator(table).items():  # as the trainer's loader hands them over
+        assert torch.equal(tensor, long[name]), name
     assert long["input_ids"].shape > short["input_ids"].shape
     assert same_loss.item() == pytest.approx(loss.item(), rel=1e-6)
     for one, other in zip(same_gradients, gradients, strict=True):
