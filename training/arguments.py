@@ -242,6 +242,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "made unless it is named here"
         },
     )
+    logging_nan_inf_filter: bool = field(
+        default=False,
+        metadata={
+            "help": "leave losses that are not numbers out of the logged mean, for which every "
+            "update waits for the device; else a run ends that logs one, except with fp16"
+        },
+    )
     average_last: int = field(
         default=5, metadata={"help": "how many of the last checkpoints are averaged; 1 for none"}
     )

@@ -25,7 +25,7 @@ from training.pushing import CheckpointPusher, check_push, push_model
 from training.results import Results, current_commit, write_config
 from training.stopping import leave_if_stopped
 from training.streaming import TokenBatchStream, check_streaming
-from training.trainer import VaswaniTrainer
+from training.trainer import DivergedError, VaswaniTrainer
 from training.watching import final_checkpoints
 from vaswani_hf.hub import HubError, export, fetch
 
@@ -97,7 +97,7 @@ def main(argv: list[str]) -> None:
         trainer.pusher = CheckpointPusher(arguments)
     try:
         outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    except SaveError as error:
+    except (DivergedError, SaveError) as error:
         sys.exit(f"training/run.py: {error}")
     leave_if_stopped(trainer)
     model = trainer.model

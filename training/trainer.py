@@ -163,6 +163,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         """The library's training; SIGTERM or SIGINT ends it with a checkpoint (`clock.stopped_by`).
 
         Raises:
+            DivergedError: if the logged loss is not a number any more.
             SaveError: if a checkpoint could not be written, as on a full disk.
         """
         with self.clock.signals:
@@ -254,6 +255,14 @@ class VaswaniTrainer(Seq2SeqTrainer):
             self._last_log = now
         logs["elapsed_seconds"] = round(now - self.clock.begun, 1)
         super().log(logs, *rest, **named)
+        # fp16 passes over an update that overflows.
+        if not (self.args.fp16 or math.isfinite(logs.get("loss_nats_per_token", 0.0))):
+            raise DivergedError(
+                f"the loss is {logs['loss_nats_per_token']} at update {self.state.global_step}: "
+                f"training has diverged. Lower learning_rate={self.args.learning_rate:g} or raise "
+                f"warmup_steps={self.args.warmup_steps:g}; the checkpoints in "
+                f"{self.args.output_dir} are left as they are."
+            )
 
     def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
         """The library's evaluation; the time it takes does not count against training speed."""
@@ -355,6 +364,10 @@ class VaswaniTrainer(Seq2SeqTrainer):
             self.compound_split_signature = result["signature"]
             scores[f"{prefix}_compound_split_bleu"] = result["score"]
         return scores
+
+
+class DivergedError(RuntimeError):
+    """The loss is no number any more; the message says since when and what would do."""
 
 
 class CheckpointClock(TrainerCallback, ExportableState):
