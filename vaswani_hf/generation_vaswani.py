@@ -17,7 +17,7 @@ A generation config of this model has two entries more than the library's:
 | `length_penalty_type` | `"wu"` (Wu et al. 2016, equation 14, cited by the paper) or `"power"` |
 | `max_extra_tokens` | a translation has at most so many tokens more than its source |
 
-`"power"` is the library's own beam search, whose penalty is the length to the power of
+`"power"` finds what the library's own beam search does, whose penalty is the length to the power of
 `length_penalty`. Either entry may be given to `generate()` as an argument.
 
 Shapes: `B` sentences, `K` beams, `V` pieces, `n` generated tokens.
@@ -64,6 +64,14 @@ def wu_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
         alpha: `length_penalty`; 0 divides by 1.
     """
     return ((5 + num_tokens) / 6) ** alpha
+
+
+def power_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
+    """What the library divides a log-probability by: n^alpha; arguments as above."""
+    return num_tokens**alpha
+
+
+LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
 
 
 class SourceLengthCriteria(StoppingCriteria):
@@ -214,9 +222,8 @@ class VaswaniGenerationMixin(GenerationMixin):
         synced_gpus: bool = False,
         **model_kwargs: Any,
     ) -> Any:
-        """Called by the library for `num_beams` above 1; its own search serves all but `"wu"`."""
-        is_ours = generation_config.length_penalty_type == WU and not generation_config.do_sample
-        search = beam_search if is_ours else GenerationMixin._beam_search
+        """Called by the library for `num_beams` above 1; its own search serves to sample."""
+        search = GenerationMixin._beam_search if generation_config.do_sample else beam_search
         return search(
             self,
             input_ids,
@@ -261,6 +268,11 @@ def beam_search(
     it ends now, `True` does not ask and stops at K ended ones. A hypothesis that reaches the length
     limit without `</s>` is returned only where too few have ended.
 
+    With `length_penalty_type="power"` the rules are the library's, so that it finds the same: only
+    what ends among the K best continuations competes, what a limit cuts off competes as if it had
+    ended, and a sentence is done when nothing can come before the last of K ended ones, where
+    `"never"` supposes the longest length of all sentences.
+
     Args:
         model: the model.
         input_ids: what each target starts with, `(B * K, length)`.
@@ -279,9 +291,15 @@ def beam_search(
     num_sentences, device = len(input_ids) // num_beams, input_ids.device
     num_returned = generation_config.num_return_sequences
     alpha, early_stopping = generation_config.length_penalty, generation_config.early_stopping
+    is_papers = generation_config.length_penalty_type == WU
+    penalty_of = LENGTH_PENALTIES[generation_config.length_penalty_type]
     ends = torch.tensor(_ids_of(generation_config.eos_token_id), device=device)
+    # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end.
+    num_candidates = (1 + max(1, len(ends))) * num_beams
+    num_competing = num_candidates if is_papers else num_beams
+    max_new_tokens = generation_config.max_length - prompt_length
     limits, other_criteria = _split_criteria(
-        stopping_criteria, num_sentences, generation_config.max_length - prompt_length, device
+        stopping_criteria, num_sentences, max_new_tokens, device
     )
     history = _History(generation_config)
     past = _past(model, model_kwargs, num_beams, history)
@@ -317,9 +335,7 @@ def beam_search(
             logits = logits.repeat_interleave(num_beams, dim=0)  # (B * K, V)
         token_log_probs = logits_processor(running, logits.log_softmax(dim=-1))
         history.add(logits, token_log_probs, outputs)
-        # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end. The
-        # best of a sentence are among the best of each beam.
-        num_candidates = (1 + max(1, len(ends))) * num_beams
+        # The best of a sentence are among the best of each beam.
         best, pieces = token_log_probs.topk(min(num_candidates, logits.shape[-1]))
         totals = best.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)  # (B, K, 2K)
         candidates, places = totals.flatten(1).topk(min(num_candidates, totals[0].numel()))
@@ -331,30 +347,38 @@ def beam_search(
         lineage = torch.cat((came_from[rows], origin), dim=-1)  # (B, 2K, n)
 
         num_tokens = continued.shape[-1] - prompt_length
-        penalty = wu_length_penalty(num_tokens, alpha)
+        penalty = penalty_of(num_tokens, alpha)
+        is_last = (limits[sentences] <= num_tokens) & ~is_done
         has_ended = torch.isin(tokens, ends)
         if other_criteria:
             stops = other_criteria(continued.flatten(0, 1), history.scores)
             has_ended = has_ended | stops.view_as(has_ended)
-        gains = has_ended.any(dim=1) & ~is_done
+        if not is_papers:
+            has_ended = has_ended | is_last.unsqueeze(1)
+        gains = has_ended[:, :num_competing].any(dim=1) & ~is_done
         if gains.any():
             scores = (candidates / penalty).masked_fill(~has_ended, -math.inf)
-            ended.add(sentences[gains], scores[gains], continued[gains], lineage[gains])
+            ended.add(
+                sentences[gains],
+                *(values[gains, :num_competing] for values in (scores, continued, lineage)),
+            )
 
         log_probs, chosen = candidates.masked_fill(has_ended, -math.inf).topk(num_beams)
         running = continued.gather(1, _expand(chosen, continued))  # (B, K, length)
         came_from = lineage.gather(1, _expand(chosen, lineage))
 
-        is_last = (limits[sentences] <= num_tokens) & ~is_done
-        if is_last.any():
+        if is_papers and is_last.any():
             last = sentences[is_last]
             ended.fill(last, log_probs[is_last] / penalty, running[is_last], came_from[is_last])
         if early_stopping is True:
             is_settled = ended.scores[sentences, -1] > -math.inf
         else:
-            longest = limits[sentences] if early_stopping == "never" and alpha > 0 else num_tokens
-            reachable = log_probs[:, 0] / wu_length_penalty(longest, alpha)
-            is_settled = reachable <= ended.scores[sentences, num_returned - 1]
+            longest: Any = num_tokens
+            if early_stopping == "never" and alpha > 0:
+                longest = limits[sentences] if is_papers else max_new_tokens
+            reachable = log_probs[:, 0] / penalty_of(longest, alpha)
+            counted = num_returned if is_papers else num_beams
+            is_settled = reachable <= ended.scores[sentences, counted - 1]
         is_done = is_done | is_last | is_settled
         is_over = bool(is_done.all())
         if synced_gpus:

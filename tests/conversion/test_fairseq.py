@@ -22,7 +22,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, CTRLTokenizer
 
 from tests.conversion import fairseq_reference as reference
@@ -36,9 +35,6 @@ FETCHED = Path(tempfile.gettempdir()) / f"vaswani-hf-fairseq-{VERSION}"
 NEEDED_MODELS = (
     r"(__init__|composite_encoder|distributed_fairseq_model|fairseq_\w+)\.py|transformer"
 )
-
-# Before 5.18 the library's beam search takes the size of the source's vocabulary for the target's.
-SEARCHES_TWO_VOCABULARIES = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 18)
 
 PAD, EOS, UNK = 1, 2, 3
 CLOSE = {"rtol": 0, "atol": 1e-5}  # float32, in another order of operations, of logits up to 7
@@ -110,11 +106,6 @@ def converted(folder: Path, case: str) -> tuple[VaswaniForConditionalGeneration,
     return vaswani_from_fairseq(checkpoint), results
 
 
-def skip_unless_searchable(model: VaswaniForConditionalGeneration) -> None:
-    if model.config.vocab_size != model.config.target_vocab_size and not SEARCHES_TWO_VOCABULARIES:
-        pytest.skip("transformers before 5.18 cannot search with two vocabularies by itself")
-
-
 def logits_of(
     model: VaswaniForConditionalGeneration, source: torch.Tensor, target: torch.Tensor
 ) -> torch.Tensor:
@@ -135,7 +126,6 @@ def test_logits_are_those_of_fairseq(fairseq_results: Path, case: str) -> None:
 @pytest.mark.parametrize("case", reference.CASES)
 def test_translations_are_those_of_fairseq(fairseq_results: Path, case: str) -> None:
     model, results = converted(fairseq_results, case)
-    skip_unless_searchable(model)
     mask = results["source"].ne(PAD).long()
     for exponent, expected in results["translations"].items():
         # 1.0 is fairseq's own, and all the rest comes from the generation config.
@@ -834,7 +824,6 @@ def test_the_folder_translates_as_the_model_in_memory(
     entries = ("num_beams", "length_penalty", "length_penalty_type", "early_stopping")
     # fairseq 0.12.2, dataclass/configs.py: beam, lenpen, no_early_stop
     assert [getattr(model.generation_config, entry) for entry in entries] == [5, 1, "power", True]
-    skip_unless_searchable(model)
     source, _ = batch_of(reference.OTHER_PIECES)
     options = {"attention_mask": source.ne(PAD).long(), "max_new_tokens": 8}
     expected = vaswani_from_fairseq(checkpoint).generate(source, **options)
