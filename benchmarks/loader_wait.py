@@ -33,12 +33,12 @@ class WaitingTrainer(VaswaniTrainer):
     def get_batch_samples(self, *arguments: Any, **named: Any) -> Any:
         """The library's call for the batches of one update."""
         begun = time.perf_counter()
+        if self.state.global_step == 1:  # the first update has warmed up
+            self.begun = begun
         samples = super().get_batch_samples(*arguments, **named)
-        if self.state.global_step:  # the first update warms up
+        if self.state.global_step:
             self.waited += time.perf_counter() - begun
             self.target_tokens += sum(int((batch["labels"] >= 0).sum()) for batch in samples[0])
-        else:
-            self.begun = time.perf_counter()
         return samples
 
 

@@ -283,6 +283,23 @@ def test_the_librarys_form_stays_selectable():
     del model.generation_config.length_penalty_type
     again = model.generate(**batch, **options, length_penalty=2.0)
     assert torch.equal(again.sequences, found.sequences)
+    again = model.generate(**batch, **options, length_penalty=2.0, length_penalty_type=None)
+    assert torch.equal(again.sequences, found.sequences)
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_what_cannot_be_said_is_not_returned(form):
+    found = draw_model(1).generate(
+        **batch_of(draw_sources(6)),
+        max_new_tokens=1,
+        num_return_sequences=4,
+        prefix_allowed_tokens_fn=lambda *_: [3, 5, EOS],
+        length_penalty_type=form,
+        return_dict_in_generate=True,
+    )
+    assert {pieces_of(ids) for ids in found.sequences} == {(3,), (5,), (EOS,), ()}
+    assert found.sequences_scores.isneginf().tolist() == [False, False, False, True]
+    assert found.beam_indices[3].tolist() == [-1]
 
 
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
@@ -496,6 +513,7 @@ def test_other_searches_are_the_same_however_the_past_is_kept(way, plan):
     expected = model.generate(**batch, **plan, **kept)
     found = model.generate(**batch, **plan, **kept, **WAYS[way])
     assert torch.equal(found.sequences, expected.sequences)
+    # Sums of another order, which weights that are scaled up make larger from step to step.
     for ours, theirs in zip(found.logits, expected.logits, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 

@@ -10,6 +10,12 @@ from vaswani_hf.layers_vaswani import Dropout, LayerNorm, Linear
 
 
 close = torch.testing.assert_close
+ONEDNN_BESIDE_MKL = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+
+
+def num_products(profile: torch.profiler.profile) -> int:
+    """How many of oneDNN's were made."""
+    return sum(event.name == "mkldnn::_linear_pointwise" for event in profile.events())
 
 
 def gradients(
@@ -55,9 +61,7 @@ def test_products_are_the_same_with_and_without_gradients(
     with torch.profiler.profile() as profile, torch.no_grad():
         found = layer(x)
     close(found, expected)
-    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
-    names = {event.key for event in profile.key_averages()}
-    assert ("mkldnn::_linear_pointwise" in names) == (has_both and shape != (1, 64))
+    assert num_products(profile) == (1 if ONEDNN_BESIDE_MKL and shape != (1, 64) else 0)
 
 
 @torch.no_grad()
@@ -85,9 +89,7 @@ def test_gradients_of_products_are_those_of_float64(bias: bool, shape: tuple[int
         found = gradients(layer, x, grad)
     for actual, expected in zip(found, gradients(layer, x, grad, torch.float64), strict=True):
         close(actual, expected, atol=1e-4, rtol=1e-5)
-    products = [event for event in profile.events() if event.name == "mkldnn::_linear_pointwise"]
-    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
-    assert len(products) == (3 if has_both and shape != (3, 64) else 0)
+    assert num_products(profile) == (3 if ONEDNN_BESIDE_MKL and shape != (3, 64) else 0)
 
 
 def test_products_of_tensors_that_do_not_lie_in_order_have_their_gradients() -> None:
@@ -105,9 +107,18 @@ def test_what_is_frozen_gets_no_gradient(frozen: str) -> None:
     torch.manual_seed(0)
     layer, x = Linear(64, 512), torch.randn(520, 64, requires_grad=frozen != "x")
     layer.weight.requires_grad_(frozen != "weight")
-    layer(x).sum().backward()
+    kept: list[tuple[int, ...]] = []
+    with torch.profiler.profile() as profile:
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda tensor: kept.append(tuple(tensor.shape)) or tensor, lambda tensor: tensor
+        ):
+            y = layer(x)
+        y.sum().backward()
     assert (x.grad is None) == (frozen == "x")
     assert (layer.weight.grad is None) == (frozen == "weight")
+    if ONEDNN_BESIDE_MKL:  # neither its product nor what that would need
+        assert num_products(profile) == 2
+        assert ((520, 64) in kept) == (frozen != "weight")
 
 
 def test_a_gradient_of_a_product_has_a_gradient() -> None:
@@ -167,6 +178,18 @@ def test_dropout_of_nothing_and_of_everything(share: float, expected: float) -> 
     assert torch.equal(Dropout(share).eval()(torch.ones(4, 5)), torch.ones(4, 5))
 
 
+def test_dropout_draws_on_the_cpu_and_in_float32_whatever_the_default_is() -> None:
+    x = torch.ones(1000, 1000)
+    with torch.device("meta"):
+        assert Dropout(0.5)(x).device == x.device
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        dropped = (Dropout(0.001)(x) == 0).float().mean().item()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert dropped == pytest.approx(0.001, abs=2e-4)  # standard deviation: 3e-5
+
+
 # Layer normalization
 
 
@@ -217,3 +240,35 @@ def test_normalization_in_other_precisions_is_torchs() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         found, expected = (gradients(norm, x, grad) for norm in (ours, torchs))
     assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("without", [{"bias": False}, {"elementwise_affine": False}], ids=str)
+def test_normalization_without_parameters_is_torchs(without: dict[str, bool]) -> None:
+    x = torch.randn(3, 64)
+    ours, torchs = LayerNorm(64, **without), nn.LayerNorm(64, **without)
+    assert torch.equal(ours(x.requires_grad_()), torchs(x))
+
+
+# What looks on
+
+
+def test_gradients_of_gradients_and_transforms_see_torchs_layers() -> None:
+    """As interpretation and second-order methods take them, of a model in evaluation mode."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(Linear(64, 512), LayerNorm(512), Dropout(0.3), Linear(512, 4)).eval()
+    x = torch.randn(520, 64)
+    torchs = nn.Sequential(nn.Linear(64, 512), nn.LayerNorm(512), nn.Identity(), nn.Linear(512, 4))
+    torchs.load_state_dict(layers.state_dict())
+
+    def curvature(model: nn.Module) -> Tensor:
+        given = x.clone().requires_grad_()
+        (grad,) = torch.autograd.grad(model(given).square().mean(), given, create_graph=True)
+        return torch.autograd.grad(grad.square().sum(), given)[0]
+
+    close(curvature(layers), curvature(torchs))
+    found, expected = (
+        torch.func.grad(lambda given, model=model: model(given).square().mean())(x)
+        for model in (layers, torchs)
+    )
+    close(found, expected)
+    torch.func.vmap(layers.train(), randomness="different")(x.view(2, 260, 64))

@@ -976,7 +976,7 @@ def test_a_head_of_another_kind_is_asked_for_the_logits() -> None:
     class Doubled(nn.Module):
         def __init__(self, inner: nn.Linear) -> None:
             super().__init__()
-            self.weight, self.bias, self.inner = inner.weight, None, inner
+            self.inner = inner
 
         def forward(self, states: Tensor) -> Tensor:
             return 2 * self.inner(states)

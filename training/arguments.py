@@ -246,7 +246,7 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         default=False,
         metadata={
             "help": "leave losses that are not numbers out of the logged mean, for which every "
-            "update waits for the device; else a run ends that logs one, except with fp16"
+            "update waits for the device"
         },
     )
     average_last: int = field(

@@ -27,7 +27,7 @@ from datasets.fingerprint import Hasher
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from vaswani_hf.lines import read_lines
-from vaswani_hf.modeling_vaswani import IGNORED
+from vaswani_hf.loss_vaswani import IGNORED
 from vaswani_hf.tokenization_vaswani import join_pieces
 
 from .arguments import DataArguments

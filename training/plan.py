@@ -154,7 +154,7 @@ def activation_bytes(
     - an attention: queries and mixed values, h (d_k + d_v), for each position that asks; keys and
       values, as many, for each that is looked at;
     - a feed-forward network: d_ff;
-    - the loss by chunks: gradients of the real target positions, d_model, and of the matrix,
+    - the loss by chunks: gradients of all target positions, d_model, and of the matrix,
       V d_model; and V numbers each for the logits of a chunk and what is made of them;
     - the loss of all logits at once: a copy of the real target positions, d_model, and V numbers
       each for their logits, the softmax and its gradient.
@@ -183,7 +183,7 @@ def activation_bytes(
     if by_chunks:
         at_once = np.minimum(shapes.target_tokens, TOKENS_AT_ONCE_ON_GPU)
         room = FLOAT_BYTES + (2 * HALF_BYTES if is_half else 0)
-        loss = stream * (shapes.target_tokens + config.num_target_pieces)
+        loss = stream * (target + config.num_target_pieces)
         loss = loss + room * config.num_target_pieces * at_once
     else:
         logits = (kept + 2 * FLOAT_BYTES) * config.num_target_pieces

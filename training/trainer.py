@@ -68,6 +68,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         self.compound_split_signature: str | None = None
         self.samples: list[tuple[str, str, str]] = []  # source, translation, reference
         self._tokens_since_log = torch.zeros((), dtype=torch.long)
+        self._last_loss = torch.zeros(())
         self._last_log = time.monotonic()
         self.target_tokens_seen = 0
         self.evaluation_seconds = 0.0
@@ -163,7 +164,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         """The library's training; SIGTERM or SIGINT ends it with a checkpoint (`clock.stopped_by`).
 
         Raises:
-            DivergedError: if the logged loss is not a number any more.
+            DivergedError: if the loss or a weight is not a number any more.
             SaveError: if a checkpoint could not be written, as on a full disk.
         """
         with self.clock.signals:
@@ -185,6 +186,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
 
         Older checkpoints go once the new one is on the disk, not before.
         """
+        self._check_convergence()
         self.store_flos()
         state, run_dir = self.state, Path(self.args.output_dir)
         with saving(self.args, state.global_step, self.is_fsdp_enabled) as folder:
@@ -240,7 +242,8 @@ class VaswaniTrainer(Seq2SeqTrainer):
         labels = inputs.get("labels")
         if labels is not None:
             self._tokens_since_log = self._tokens_since_log.to(labels.device) + (labels >= 0).sum()
-        return super().training_step(model, inputs, *rest, **named)
+        self._last_loss = super().training_step(model, inputs, *rest, **named)
+        return self._last_loss
 
     def log(self, logs: dict[str, float], *rest: Any, **named: Any) -> None:
         """Log with units: `loss` becomes `loss_nats_per_token`, and speed and time are added."""
@@ -255,13 +258,24 @@ class VaswaniTrainer(Seq2SeqTrainer):
             self._last_log = now
         logs["elapsed_seconds"] = round(now - self.clock.begun, 1)
         super().log(logs, *rest, **named)
-        # fp16 passes over an update that overflows.
-        if not (self.args.fp16 or math.isfinite(logs.get("loss_nats_per_token", 0.0))):
+        if not math.isfinite(logs.get("loss_nats_per_token", 0.0)):
+            self._check_convergence()
+
+    def _check_convergence(self) -> None:
+        """Refuse to go on with a loss or weights that are no numbers, on any process."""
+        parts = [parameter.detach() for parameter in self.model.parameters()]
+        if not self.args.fp16:  # which passes over an update that overflows
+            parts.append(self._last_loss)
+        # Of weights that are shared out each process sees its own.
+        local = (getattr(part, "_local_tensor", part) for part in parts)
+        lost = sum((~part.isfinite().all()).float().to(self.args.device) for part in local)
+        if float(self.accelerator.reduce(lost)):
             raise DivergedError(
-                f"the loss is {logs['loss_nats_per_token']} at update {self.state.global_step}: "
-                f"training has diverged. Lower learning_rate={self.args.learning_rate:g} or raise "
-                f"warmup_steps={self.args.warmup_steps:g}; the checkpoints in "
-                f"{self.args.output_dir} are left as they are."
+                f"training has diverged: at update {self.state.global_step} the loss or a weight "
+                f"is not a number any more. Train anew with a lower learning_rate than "
+                f"{self.args.learning_rate:g} or more warmup_steps than "
+                f"{self.args.warmup_steps:g}; the checkpoints in {self.args.output_dir} are from "
+                f"before."
             )
 
     def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
@@ -367,7 +381,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
 
 
 class DivergedError(RuntimeError):
-    """The loss is no number any more; the message says since when and what would do."""
+    """The loss or a weight is no number; the message says since when and what would do."""
 
 
 class CheckpointClock(TrainerCallback, ExportableState):

@@ -259,7 +259,7 @@ def beam_search(
     synced_gpus: bool = False,
     **model_kwargs: Any,
 ) -> Any:
-    """Beam search with the length penalty of Wu et al. (section 6.1), as `generate()` calls it.
+    """Beam search by either form of `length_penalty_type`, as `generate()` calls it (section 6.1).
 
     At each step the 2K best continuations of a sentence are taken. Those that end in `</s>` are
     scored and compete for K places; the K best of the others go on. A sentence is done when no
@@ -291,8 +291,8 @@ def beam_search(
     num_sentences, device = len(input_ids) // num_beams, input_ids.device
     num_returned = generation_config.num_return_sequences
     alpha, early_stopping = generation_config.length_penalty, generation_config.early_stopping
-    is_papers = generation_config.length_penalty_type == WU
-    penalty_of = LENGTH_PENALTIES[generation_config.length_penalty_type]
+    form = generation_config.length_penalty_type or POWER
+    is_papers, penalty_of = form == WU, LENGTH_PENALTIES[form]
     ends = torch.tensor(_ids_of(generation_config.eos_token_id), device=device)
     # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end.
     num_candidates = (1 + max(1, len(ends))) * num_beams
@@ -563,7 +563,7 @@ class EndedHypotheses:
         device: torch.device,
     ) -> None:
         shape = (num_sentences, num_beams)
-        self.prompt_length = prompt_length
+        self.prompt_length, self.pad_token_id = prompt_length, pad_token_id
         self.scores = torch.full(shape, -math.inf, device=device)
         self.ids = torch.full((*shape, prompt_length + longest), pad_token_id, device=device)
         self.beam_indices = torch.full((*shape, longest), -1, dtype=torch.int, device=device)
@@ -583,6 +583,9 @@ class EndedHypotheses:
     def _keep(
         self, sentences: Tensor, kept: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor
     ) -> None:
+        takes_no_part = scores.isneginf().unsqueeze(-1)
+        ids = ids.masked_fill(takes_no_part, self.pad_token_id)
+        beam_indices = beam_indices.masked_fill(takes_no_part, -1)
         for held, new in (
             (self.scores, scores),
             (self.ids, ids),

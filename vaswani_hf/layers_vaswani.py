@@ -46,16 +46,23 @@ def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether these are plain float32 numbers, and enough of them to be worth a longer call."""
     least = 2**24 if torch.is_grad_enabled() else 2**20
     return (
-        x.device.type == "cpu"
+        is_on_plain_cpu(x, weight)
         and x.ndim > 1
         and x.dtype == weight.dtype == torch.float32
         and x.numel() * weight.shape[0] >= least
-        and type(weight) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and torch.backends.mkl.is_available()  # elsewhere torch chooses well
         and torch.backends.mkldnn.is_available()
         and bool(torch.backends.mkldnn.enabled)
+    )
+
+
+def is_on_plain_cpu(*tensors: Tensor) -> bool:
+    """Whether these lie on a CPU and nothing but autograd looks on: no compiler, no transform."""
+    return (
+        all(x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) for x in tensors)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
     )
 
 
@@ -65,8 +72,7 @@ class OneDnnLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """As `linear`."""
-        ctx.save_for_backward(x, weight)
-        ctx.has_bias = bias is not None
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
     @staticmethod
@@ -75,10 +81,12 @@ class OneDnnLinear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         rows = grad.flatten(0, -2)
         grad_x = linear(grad, weight.T) if ctx.needs_input_grad[0] else None
-        grad_weight = None
+        grad_weight = grad_bias = None
         if ctx.needs_input_grad[1]:
             grad_weight = linear(rows.T, x.flatten(0, -2).T)
-        return grad_x, grad_weight, rows.sum(dim=0) if ctx.has_bias else None
+        if ctx.needs_input_grad[2]:
+            grad_bias = rows.sum(dim=0)
+        return grad_x, grad_weight, grad_bias
 
 
 class Dropout(nn.Dropout):
@@ -86,13 +94,9 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """Zero each number with probability `p`, and divide the others by `1 - p`."""
-        if (
-            not (self.training and 0 < self.p < 1)
-            or x.device.type != "cpu"
-            or torch.compiler.is_compiling()
-        ):
+        if not (self.training and 0 < self.p < 1 and is_on_plain_cpu(x)):
             return super().forward(x)
-        return SeededDropout.apply(x, self.p, int(torch.randint(2**62, ())))
+        return SeededDropout.apply(x, self.p, int(torch.randint(2**32, (), device="cpu")))
 
 
 class SeededDropout(torch.autograd.Function):
@@ -112,7 +116,8 @@ class SeededDropout(torch.autograd.Function):
     @staticmethod
     def mask(x: Tensor, p: float, seed: int) -> Tensor:
         """`x` with the mask of a seed."""
-        drawn = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator("cpu").manual_seed(seed)
+        drawn = torch.rand(x.shape, generator=generator, dtype=torch.float32, device="cpu")
         return (x * (drawn >= p)).mul_(1 / (1 - p))
 
 
@@ -120,7 +125,8 @@ class LayerNorm(nn.LayerNorm):
     """`nn.LayerNorm`, which in float32 on a CPU keeps its result for the backward pass alone.
 
     torch's keeps its input, and what comes after it keeps the result anyway; the one is known from
-    the other (in-place activated batch normalization does the same: Rota Bulò et al. 2018).
+    the other (in-place activated batch normalization does the same: Rota Bulò et al. 2018). In
+    training its gradient has none of its own, and its result must not be changed in place.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -132,12 +138,13 @@ class LayerNorm(nn.LayerNorm):
     def is_invertible(self, x: Tensor) -> bool:
         """Whether the normalized input can be had from the result, to float32's precision."""
         return (
-            torch.is_grad_enabled()
-            and x.device.type == "cpu"
+            self.training
+            and torch.is_grad_enabled()
+            and self.weight is not None
+            and self.bias is not None
+            and is_on_plain_cpu(x, self.weight)
             and x.dtype == self.weight.dtype == torch.float32
-            and type(self.weight) is nn.Parameter
             and not torch.is_autocast_enabled("cpu")  # then the result is not kept
-            and not torch.compiler.is_compiling()
             # The result less the bias has lost as many bits as the bias is larger than the weight.
             and bool((self.weight.abs() > self.bias.abs() / 8 + 1e-6).all())
         )

@@ -89,12 +89,12 @@ def _loss_and_gradients(
     for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
         x, label = states[places].to(dtype), labels[places].unsqueeze(1)
         logits = linear(x, rounded_weight, rounded_bias).float()  # (chunk, V)
+        logits.sub_(logits.amax(dim=-1, keepdim=True))
         total -= (1 - label_smoothing) * logits.gather(1, label).sum() + evenly * logits.sum()
         # Softmax, written over the logits: new memory costs more time than another pass.
-        largest = logits.amax(dim=-1, keepdim=True)
-        p = logits.sub_(largest).exp_()
+        p = logits.exp_()
         normalizer = p.sum(dim=-1, keepdim=True)
-        total += (largest + normalizer.log()).sum()
+        total += normalizer.log().sum()
         # The gradient of the logits: softmax less the target distribution.
         grad_logits = p.div_(normalizer).sub_(evenly)
         grad_logits.scatter_(1, label, grad_logits.gather(1, label) - (1 - label_smoothing))
@@ -137,6 +137,7 @@ loss_and_gradients = torch.library.custom_op(
     mutates_args=(),
     schema="(Tensor states, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, "
     "ScalarType dtype) -> (Tensor, Tensor, Tensor, Tensor)",
+    tags=(torch.Tag.cudagraph_unsafe,),  # it asks the GPU how many targets are real
 )
 
 

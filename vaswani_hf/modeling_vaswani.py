@@ -57,10 +57,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .configuration_vaswani import VaswaniConfig
 from .generation_vaswani import VaswaniGenerationMixin
 from .layers_vaswani import Dropout, LayerNorm, Linear
-from .loss_vaswani import can_go_by_chunks, chunked_cross_entropy
-
-
-IGNORED = -100  # the library's label of a position that has no target
+from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy
 
 
 # 3.1 Encoder and Decoder Stacks
@@ -857,8 +854,10 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
     ) -> Tensor:
         """The smoothed loss of target states `(B, T, d_model)` against labels `(B, T)` (5.4)."""
         head, smoothing = self.lm_head, self.config.label_smoothing
-        states, labels = states.flatten(0, 1).to(head.weight.device), labels.flatten()
+        states = states.flatten(0, 1)
+        labels = labels.flatten().to(states.device)
         if can_go_by_chunks(head, states):
+            states = states.to(head.weight.device)  # of a model that is spread over several
             total = chunked_cross_entropy(states, head.weight, head.bias, labels, smoothing)
             return per_token(total, labels, num_items_in_batch)
         # How many targets are real depends on the data, which a compiled graph cannot.

@@ -308,7 +308,7 @@ class CTranslate2Translator(TextTranslator):
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
         _check_search(num_beams, length_penalty_type, max_extra_tokens)
-        if device is None:
+        if device in (None, "auto"):
             device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
         kind, _, index = device.partition(":")
         # Each thread translates batches of its own: two at one batch are slower than one.
@@ -393,9 +393,13 @@ class CTranslate2Translator(TextTranslator):
         """What CTranslate2 finds for each source, with at most so many tokens, `</s>` included."""
         patience = self.patience if self.num_beams > 1 else 1
         alpha = self.length_penalty
+        # As many for each thread, but no more than a thread may have.
+        share = math.ceil(len(sources) / self.workers)
+        if self.workers * share * max(map(len, sources)) > self.batch_tokens:
+            share = max(len(sources) // self.workers, 1)
         results = self.model.translate_batch(
             [[self.source_pieces[token] for token in source] for source in sources],
-            max_batch_size=math.ceil(len(sources) / self.workers),
+            max_batch_size=share,
             beam_size=self.num_beams,
             patience=patience,
             num_hypotheses=patience * self.num_beams,

@@ -414,6 +414,29 @@ def test_options_out_of_range_are_refused_by_name(talkative, option, value):
         CTranslate2Translator(talkative[1], **{option: value})
 
 
+def test_threads_share_sentences_within_their_budgets(talkative, monkeypatch):
+    sentences = random_sentences(41, longest=9)
+    plan = {"batch_tokens": 20, "max_batch_sentences": 5}
+    alone = CTranslate2Translator(talkative[1], threads=1, **plan)
+    together = CTranslate2Translator(talkative[1], threads=2, **plan)
+    assert together.model.num_translators == 2
+    batches = []
+
+    class Noting:
+        def translate_batch(self, sources, *, max_batch_size, **named):
+            batches.append((sources, max_batch_size))
+            return alone.model.translate_batch(sources, max_batch_size=max_batch_size, **named)
+
+    expected = alone(sentences)
+    assert together(sentences) == expected
+    monkeypatch.setattr(together, "model", Noting())
+    assert together(sentences) == expected
+    for sources, share in batches:
+        longest = max(map(len, sources))
+        assert share <= 5 and (share * longest <= 20 or share == 1)
+    assert any(len(sources) > share for sources, share in batches)  # both have work
+
+
 @pytest.fixture(scope="module")
 def marian_folder(tmp_path_factory):
     """A model with the tokenizer that OPUS-MT's have."""

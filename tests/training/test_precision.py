@@ -17,7 +17,7 @@ from torch._dynamo.utils import counters
 from training.arguments import VaswaniTrainingArguments, parse_arguments
 from training.batching import TokenBatchSampler
 from training.data import ArrowPairs, PairCollator
-from training.trainer import VaswaniTrainer
+from training.trainer import DivergedError, VaswaniTrainer
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 
 
@@ -58,7 +58,7 @@ def make_model(tokenizer, dropout=0.0):
     return VaswaniForConditionalGeneration(config)
 
 
-def train(folder, tokenizer, pairs, dropout=0.0, max_steps=25, on_gpu=False, **options):
+def train(folder, tokenizer, pairs, dropout=0.0, max_steps=25, on_gpu=False, rate=3e-3, **options):
     """Losses of all updates, and the trainer."""
     torch.manual_seed(1)
     model = make_model(tokenizer, dropout)
@@ -67,7 +67,7 @@ def train(folder, tokenizer, pairs, dropout=0.0, max_steps=25, on_gpu=False, **o
         source_tokens=300,
         target_tokens=300,
         max_steps=max_steps,
-        learning_rate=3e-3,
+        learning_rate=rate,
         lr_scheduler_type="constant",
         logging_steps=1,
         save_strategy="no",
@@ -363,3 +363,8 @@ def test_all_of_it_goes_through_the_command_line(tmp_path):
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["training"]["updates"] == 4
     assert results["scores"]["test"]["perplexity_per_token"] < 1000
+
+
+def test_a_loss_that_is_no_number_ends_training_when_it_is_logged(tmp_path, tokenizer, pairs):
+    with pytest.raises(DivergedError, match=r"at update 2 the loss .* learning_rate than 1e.30 "):
+        train(tmp_path, tokenizer, pairs, rate=1e30)
