@@ -46,11 +46,13 @@ def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether these are plain float32 numbers, and enough of them to be worth a longer call."""
     least = 2**24 if torch.is_grad_enabled() else 2**20
     return (
-        is_on_plain_cpu(x, weight)
+        x.device.type == "cpu"
         and x.ndim > 1
         and x.dtype == weight.dtype == torch.float32
+        # Before a compiler is asked for: else tracing for ONNX takes the batch size for a constant.
         and x.numel() * weight.shape[0] >= least
         and not torch.is_autocast_enabled("cpu")
+        and is_on_plain_cpu(x, weight)
         and torch.backends.mkl.is_available()  # elsewhere torch chooses well
         and torch.backends.mkldnn.is_available()
         and bool(torch.backends.mkldnn.enabled)
