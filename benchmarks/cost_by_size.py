@@ -41,6 +41,7 @@ from vaswani_hf.plotting import COLOURS, save_picture
 SIDES = ("encoder", "decoder")
 SENTENCES, SENTENCE = 32, 32  # a batch of the training step
 VOCAB_SIZE = 37000
+PARTS = ("attention_flops", "other_flops")
 
 
 def main() -> None:
@@ -162,9 +163,6 @@ def step_row(width: int, options: argparse.Namespace) -> dict[str, Any]:
         **{"seconds": round(seconds, 4), "bytes": num_bytes, "flops": flops},
         "gflops_per_second": round(flops / seconds / 1e9, 1),
     }
-
-
-PARTS = ("attention_flops", "other_flops")
 
 
 def measure(run: Callable[[], None], options: argparse.Namespace) -> tuple[float, int]:

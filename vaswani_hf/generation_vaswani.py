@@ -335,12 +335,9 @@ def beam_search(
             logits = logits.repeat_interleave(num_beams, dim=0)  # (B * K, V)
         token_log_probs = logits_processor(running, logits.log_softmax(dim=-1))
         history.add(logits, token_log_probs, outputs)
-        # The best of a sentence are among the best of each beam.
-        best, pieces = token_log_probs.topk(min(num_candidates, logits.shape[-1]))
-        totals = best.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)  # (B, K, 2K)
+        totals = token_log_probs.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)
         candidates, places = totals.flatten(1).topk(min(num_candidates, totals[0].numel()))
-        tokens = pieces.view(len(totals), -1).gather(1, places)  # (B, 2K), best first
-        beams = places // totals.shape[-1]
+        tokens, beams = places % logits.shape[-1], places // logits.shape[-1]  # (B, 2K), best first
         rows = torch.arange(len(totals), device=device).unsqueeze(1) * num_beams + beams
         continued = torch.cat((running[rows], tokens.unsqueeze(-1)), dim=-1)  # (B, 2K, length)
         origin = (sentences.unsqueeze(1) * num_beams + beams).int().unsqueeze(-1)
