@@ -924,12 +924,20 @@ def test_the_loss_by_chunks_in_bfloat16_is_the_plain_one_but_for_rounding(
             assert_alike(parameter.grad, expected[name], 0.05)
 
 
+# On a CPU one operator makes the loss; elsewhere the graph itself does, which () shows on a CPU.
+@pytest.mark.parametrize("devices_of_operator", [("cpu",), ()])
 @pytest.mark.parametrize("output_bias", [False, True])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_a_compiled_model_has_the_loss_and_gradients_of_an_eager_one(
-    monkeypatch: pytest.MonkeyPatch, output_bias: bool, dtype: torch.dtype | None
+    monkeypatch: pytest.MonkeyPatch,
+    devices_of_operator: tuple[str, ...],
+    output_bias: bool,
+    dtype: torch.dtype | None,
 ) -> None:
     monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", 4)
+    monkeypatch.setattr(loss_vaswani, "DEVICES_OF_OPERATOR", devices_of_operator)
+    monkeypatch.setattr(loss_vaswani, "CHUNKS_OF_GRAPH", 4)  # of 10 positions: 2 are made up
+    torch._dynamo.reset()
     model = small_model(dropout=0.0, output_bias=output_bias).train()
     compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="aot_eager")
     inputs = {"attention_mask": PADDED_SOURCE, "labels": LABELS, "num_items_in_batch": 5}
@@ -946,7 +954,8 @@ def test_a_compiled_model_has_the_loss_and_gradients_of_an_eager_one(
             assert_alike(found[name].grad, parameter.grad, 0.05 if dtype else 1e-5)
 
 
-def test_a_compiled_graph_holds_no_logits() -> None:
+def test_a_compiled_graph_holds_no_logits_on_a_cpu() -> None:
+    torch._dynamo.reset()
     shapes: list[tuple[int, ...]] = []
 
     def note(graph: torch.fx.GraphModule, inputs: Any) -> torch.fx.GraphModule:
@@ -958,6 +967,29 @@ def test_a_compiled_graph_holds_no_logits() -> None:
     torch.compile(model, fullgraph=True, backend=note)(draw_tokens(B, S), labels=LABELS)
     assert (B * T, 32) in shapes
     assert not [shape for shape in shapes if shape[-1:] == (V,)]
+
+
+@pytest.mark.parametrize("devices_of_operator", [("cpu",), ()])
+def test_a_compiled_step_keeps_no_logits(
+    monkeypatch: pytest.MonkeyPatch, devices_of_operator: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(loss_vaswani, "DEVICES_OF_OPERATOR", devices_of_operator)
+    torch._dynamo.reset()
+    kept: list[tuple[int, ...]] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tuple(tensor.shape))
+        return tensor
+
+    vocab_size, tokens = 200, (8, 16)  # logits would be the largest by far
+    model = small_model(vocab_size=vocab_size).train()
+    labels = torch.randint(3, vocab_size, tokens)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = compiled(draw_tokens(8, S), labels=labels).loss
+    loss.backward()
+    assert (vocab_size, 32) in kept  # the gradient of the matrix
+    assert not [shape for shape in kept if shape[-1:] == (vocab_size,)]
 
 
 def test_gradients_in_float16_are_not_made_before_the_loss_is_scaled() -> None:

@@ -20,12 +20,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from .layers_vaswani import Linear, linear
 
 
 IGNORED = -100  # the library's label of a position that has no target
 TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_GPU = 128, 1024  # smaller products would leave a GPU idle
+CHUNKS_OF_GRAPH = 16  # of a compiled one, whatever the number of tokens
+DEVICES_OF_OPERATOR = ("cpu",)
 
 
 def can_go_by_chunks(head: nn.Module, states: Tensor) -> bool:
@@ -56,7 +59,7 @@ def chunked_cross_entropy(
         states: `(tokens, d_model)`.
         weight: of the pre-softmax layer, `(V, d_model)`.
         bias: of the same, `(V,)`.
-        labels: `(tokens,)`; -100 does not count, and such a token gets no logits.
+        labels: `(tokens,)`; -100 does not count, and outside a graph such a token gets no logits.
         label_smoothing: epsilon_ls.
 
     Returns:
@@ -64,58 +67,20 @@ def chunked_cross_entropy(
     """
     labels, dtype = labels.to(states.device), product_dtype(states)
     arguments = (states, weight, bias, labels, label_smoothing, dtype)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() and states.device.type in DEVICES_OF_OPERATOR:
         return loss_and_gradients(*arguments)[0]
     return ChunkedCrossEntropy.apply(*arguments)
 
 
-def _loss_and_gradients(
-    states: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    labels: Tensor,
-    label_smoothing: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum, and its gradients by `states`, `weight` and `bias`; products are made in `dtype`."""
-    evenly = label_smoothing / len(weight)
-    rounded_weight = weight.to(dtype)
-    rounded_bias = None if bias is None else bias.to(dtype)
-    total = states.new_zeros((), dtype=torch.float32)
-    grad_states = torch.zeros_like(states)
-    grad_weight = torch.zeros_like(weight, dtype=torch.float32)
-    grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=torch.float32)
-    at_once = TOKENS_AT_ONCE if states.device.type == "cpu" else TOKENS_AT_ONCE_ON_GPU
-    for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
-        x, label = states[places].to(dtype), labels[places].unsqueeze(1)
-        logits = linear(x, rounded_weight, rounded_bias).float()  # (chunk, V)
-        logits.sub_(logits.amax(dim=-1, keepdim=True))
-        total -= (1 - label_smoothing) * logits.gather(1, label).sum() + evenly * logits.sum()
-        # Softmax, written over the logits: new memory costs more time than another pass.
-        p = logits.exp_()
-        normalizer = p.sum(dim=-1, keepdim=True)
-        total += normalizer.log().sum()
-        # The gradient of the logits: softmax less the target distribution.
-        grad_logits = p.div_(normalizer).sub_(evenly)
-        grad_logits.scatter_(1, label, grad_logits.gather(1, label) - (1 - label_smoothing))
-        if bias is not None:
-            grad_bias += grad_logits.sum(dim=0)
-        grad_logits = grad_logits.to(dtype)
-        grad_states[places] = linear(grad_logits, rounded_weight.T).to(states.dtype)
-        if dtype == torch.float32:
-            torch.addmm(grad_weight, grad_logits.T, x, out=grad_weight)
-        else:
-            grad_weight += grad_logits.T @ x
-    return total, grad_states, grad_weight.to(weight.dtype), grad_bias.to(weight.dtype)
-
-
 class ChunkedCrossEntropy(torch.autograd.Function):
-    """The sum, whose gradients wait for the backward pass."""
+    """The sum, whose gradients are made with it and wait for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         """Make the sum and its gradients; arguments are those of `_loss_and_gradients`."""
-        total, *gradients = _loss_and_gradients(*arguments)
+        is_graph = torch.compiler.is_compiling()
+        make = _loss_and_gradients_of_all if is_graph else _loss_and_gradients
+        total, *gradients = make(*arguments)
         ctx.save_for_backward(*gradients)
         return total
 
@@ -127,8 +92,95 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         return states, weight, bias if len(bias) else None, None, None, None
 
 
-# The same for a compiled graph, which takes it as one step and does not look into it: how many
-# targets are real depends on the data.
+def _loss_and_gradients(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    label_smoothing: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum, and its gradients by `states`, `weight` and `bias`; products are made in `dtype`."""
+    sums = Sums(weight, bias, label_smoothing, dtype)
+    grad_states = torch.zeros_like(states)
+    at_once = TOKENS_AT_ONCE if states.device.type == "cpu" else TOKENS_AT_ONCE_ON_GPU
+    for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
+        grad_states[places] = sums.add(states[places], labels[places])
+    return (
+        sums.total,
+        grad_states,
+        sums.grad_weight.to(weight.dtype),
+        sums.grad_bias.to(weight.dtype),
+    )
+
+
+def _loss_and_gradients_of_all(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    label_smoothing: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same in a compiled graph, which cannot know how many targets are real: for all, padded.
+
+    A compiler makes one pass of several here, and the processor never waits to hear a number.
+    """
+    sums = Sums(weight, bias, label_smoothing, dtype)
+    missing = -len(labels) % CHUNKS_OF_GRAPH
+    chunks = F.pad(states, (0, 0, 0, missing)).unflatten(0, (CHUNKS_OF_GRAPH, -1))
+    targets = F.pad(labels, (0, missing), value=IGNORED).unflatten(0, (CHUNKS_OF_GRAPH, -1))
+    grads = [sums.add(chunks[i], targets[i]) for i in range(CHUNKS_OF_GRAPH)]
+    grad_states = torch.cat(grads)[: len(states)]
+    return (
+        sums.total,
+        grad_states,
+        sums.grad_weight.to(weight.dtype),
+        sums.grad_bias.to(weight.dtype),
+    )
+
+
+class Sums:
+    """The loss of all chunks so far, and its gradients by matrix and bias, in float32."""
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, label_smoothing: float, dtype: torch.dtype
+    ) -> None:
+        self.weight = weight.to(dtype)
+        self.bias = None if bias is None else bias.to(dtype)
+        self.true_share, self.even_share = 1 - label_smoothing, label_smoothing / len(weight)
+        self.total = weight.new_zeros((), dtype=torch.float32)
+        self.grad_weight = torch.zeros_like(weight, dtype=torch.float32)
+        self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=torch.float32)
+
+    def add(self, x: Tensor, label: Tensor) -> Tensor:
+        """Count states `(chunk, d_model)` with labels `(chunk,)`; return the gradient by these."""
+        x, given = x.to(self.weight.dtype), x.dtype
+        is_real = (label != IGNORED).unsqueeze(1)
+        label = label.unsqueeze(1).where(is_real, 0)
+        logits = linear(x, self.weight, self.bias).float()  # (chunk, V)
+        logits.sub_(logits.amax(dim=-1, keepdim=True))
+        loss = self.true_share * logits.gather(1, label)
+        loss += self.even_share * logits.sum(dim=-1, keepdim=True)
+        # Softmax, written over the logits: new memory costs more time than another pass.
+        p = logits.exp_()
+        normalizer = p.sum(dim=-1, keepdim=True)
+        self.total += (normalizer.log() - loss).where(is_real, 0).sum()
+        # The gradient of the logits: softmax less the target distribution.
+        grad = p.div_(normalizer).sub_(self.even_share)
+        grad.scatter_(1, label, grad.gather(1, label) - self.true_share)
+        if self.bias is not None:
+            self.grad_bias.addmv_(grad.T, is_real.squeeze(1).float())
+        grad, x = grad.to(x.dtype), x.where(is_real, 0)
+        if grad.dtype == torch.float32:
+            self.grad_weight.addmm_(grad.T, x)
+        else:
+            self.grad_weight += grad.T @ x
+        return linear(grad, self.weight.T).where(is_real, 0).to(given)
+
+
+# On a CPU a compiled graph takes it as one step and does not look into it: compiled, its products
+# would be MKL's.
 
 
 loss_and_gradients = torch.library.custom_op(
@@ -137,7 +189,6 @@ loss_and_gradients = torch.library.custom_op(
     mutates_args=(),
     schema="(Tensor states, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, "
     "ScalarType dtype) -> (Tensor, Tensor, Tensor, Tensor)",
-    tags=(torch.Tag.cudagraph_unsafe,),  # it asks the GPU how many targets are real
 )
 
 

@@ -18,7 +18,7 @@ from training.arguments import VaswaniTrainingArguments, parse_arguments
 from training.batching import TokenBatchSampler
 from training.data import ArrowPairs, PairCollator
 from training.trainer import DivergedError, VaswaniTrainer
-from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, loss_vaswani, train_tokenizer
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -317,10 +317,14 @@ def test_evaluation_batches_are_not_filled(tmp_path, tokenizer, pairs):
     assert sum(len(batch["input_ids"]) for batch in batches) == len(pairs)
 
 
-@pytest.mark.parametrize(("multiple", "checkpointing"), [(None, False), (8, True)])
+@pytest.mark.parametrize(
+    ("multiple", "checkpointing", "devices_of_operator"),
+    [(None, False, ("cpu",)), (8, True, ("cpu",)), (None, False, ())],
+)
 def test_a_compiled_run_has_few_graphs_and_the_same_losses(
-    tmp_path, tokenizer, pairs, float32, multiple, checkpointing
+    tmp_path, tokenizer, pairs, float32, multiple, checkpointing, devices_of_operator, monkeypatch
 ):
+    monkeypatch.setattr(loss_vaswani, "DEVICES_OF_OPERATOR", devices_of_operator)
     options = {"pad_to_multiple_of": multiple, "gradient_checkpointing": checkpointing}
     plain, _ = train(tmp_path, tokenizer, pairs, pad_to_multiple_of=multiple)
     assert (multiple is None) == (plain.tolist() == float32.tolist())
