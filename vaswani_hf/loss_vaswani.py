@@ -165,7 +165,8 @@ class Sums:
         # Softmax, written over the logits: new memory costs more time than another pass.
         p = logits.exp_()
         normalizer = p.sum(dim=-1, keepdim=True)
-        self.total += (normalizer.log() - loss).where(is_real, 0).sum()
+        # Not in place: a graph of torch 2.11 would give what forward changed no gradient.
+        self.total = self.total + (normalizer.log() - loss).where(is_real, 0).sum()
         # The gradient of the logits: softmax less the target distribution.
         grad = p.div_(normalizer).sub_(self.even_share)
         grad.scatter_(1, label, grad.gather(1, label) - self.true_share)
