@@ -174,7 +174,7 @@ class Sums:
             self.grad_bias.addmv_(grad.T, is_real.squeeze(1).float())
         grad, x = grad.to(x.dtype), x.where(is_real, 0)
         if grad.dtype == torch.float32:
-            self.grad_weight.addmm_(grad.T, x)
+            torch.addmm(self.grad_weight, grad.T, x, out=self.grad_weight)
         else:
             self.grad_weight += grad.T @ x
         return linear(grad, self.weight.T).where(is_real, 0).to(given)
