@@ -28,7 +28,7 @@ from .layers_vaswani import Linear, linear
 IGNORED = -100  # the library's label of a position that has no target
 TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_GPU = 128, 1024  # smaller products would leave a GPU idle
 CHUNKS_OF_GRAPH = 16  # of a compiled one, whatever the number of tokens
-DEVICES_OF_OPERATOR = ("cpu",)
+DEVICES_OF_OPERATOR = ("cpu",)  # where a compiled graph does not look into the loss
 
 
 def can_go_by_chunks(head: nn.Module, states: Tensor) -> bool:
@@ -78,9 +78,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
         """Make the sum and its gradients; arguments are those of `_loss_and_gradients`."""
-        is_graph = torch.compiler.is_compiling()
-        make = _loss_and_gradients_of_all if is_graph else _loss_and_gradients
-        total, *gradients = make(*arguments)
+        total, *gradients = _loss_and_gradients(*arguments)
         ctx.save_for_backward(*gradients)
         return total
 
@@ -102,42 +100,21 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sum, and its gradients by `states`, `weight` and `bias`; products are made in `dtype`."""
     sums = Sums(weight, bias, label_smoothing, dtype)
-    grad_states = torch.zeros_like(states)
-    at_once = TOKENS_AT_ONCE if states.device.type == "cpu" else TOKENS_AT_ONCE_ON_GPU
-    for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
-        grad_states[places] = sums.add(states[places], labels[places])
-    return (
-        sums.total,
-        grad_states,
-        sums.grad_weight.to(weight.dtype),
-        sums.grad_bias.to(weight.dtype),
-    )
-
-
-def _loss_and_gradients_of_all(
-    states: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    labels: Tensor,
-    label_smoothing: float,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same in a compiled graph, which cannot know how many targets are real: for all, padded.
-
-    A compiler makes one pass of several here, and the processor never waits to hear a number.
-    """
-    sums = Sums(weight, bias, label_smoothing, dtype)
-    missing = -len(labels) % CHUNKS_OF_GRAPH
-    chunks = F.pad(states, (0, 0, 0, missing)).unflatten(0, (CHUNKS_OF_GRAPH, -1))
-    targets = F.pad(labels, (0, missing), value=IGNORED).unflatten(0, (CHUNKS_OF_GRAPH, -1))
-    grads = [sums.add(chunks[i], targets[i]) for i in range(CHUNKS_OF_GRAPH)]
-    grad_states = torch.cat(grads)[: len(states)]
-    return (
-        sums.total,
-        grad_states,
-        sums.grad_weight.to(weight.dtype),
-        sums.grad_bias.to(weight.dtype),
-    )
+    if torch.compiler.is_compiling():
+        # A graph cannot know how many targets are real, and so makes logits for all, padded; but a
+        # compiler makes one pass of several, and the processor never waits to hear a number.
+        missing = -len(labels) % CHUNKS_OF_GRAPH
+        chunks = F.pad(states, (0, 0, 0, missing)).unflatten(0, (CHUNKS_OF_GRAPH, -1))
+        targets = F.pad(labels, (0, missing), value=IGNORED).unflatten(0, (CHUNKS_OF_GRAPH, -1))
+        grads = [sums.add(chunks[i], targets[i]) for i in range(CHUNKS_OF_GRAPH)]
+        grad_states = torch.cat(grads)[: len(states)]
+    else:
+        grad_states = torch.zeros_like(states)
+        at_once = TOKENS_AT_ONCE if states.device.type == "cpu" else TOKENS_AT_ONCE_ON_GPU
+        for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
+            grad_states[places] = sums.add(states[places], labels[places])
+    grad_weight, grad_bias = sums.grad_weight.to(weight.dtype), sums.grad_bias.to(weight.dtype)
+    return sums.total, grad_states, grad_weight, grad_bias
 
 
 class Sums:
@@ -154,7 +131,7 @@ class Sums:
         self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=torch.float32)
 
     def add(self, x: Tensor, label: Tensor) -> Tensor:
-        """Count states `(chunk, d_model)` with labels `(chunk,)`; return the gradient by these."""
+        """Count states `(chunk, d_model)` with labels `(chunk,)`; return the gradient by `x`."""
         x, given = x.to(self.weight.dtype), x.dtype
         is_real = (label != IGNORED).unsqueeze(1)
         label = label.unsqueeze(1).where(is_real, 0)
