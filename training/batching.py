@@ -9,6 +9,7 @@ from torch.utils.data import Sampler
 
 MOST_BATCHES = 1.25  # times those that are as full as can be
 NUM_GRAINS = 16  # that the smallest full batch is made of
+LEAST_PRICE = float(np.finfo(float).eps)  # tokens; see `cut_for_padding`
 
 
 class TokenBatchSampler(Sampler[list[int]]):
@@ -164,12 +165,13 @@ def cut_for_padding(
 
     Among the cuts that `cut` finds best for some price, the one of the highest price whose padding
     is low enough; or, where that takes more than `MOST_BATCHES` times as many batches, the last one
-    before.
+    before; or, where no price brings padding so low, the one of the lowest price.
     """
     order = np.concatenate(batches)
     most = MOST_BATCHES * len(batches)
     price = float(source_tokens + target_tokens)
-    while padding_of(batches, source, target) > max_padding:
+    # Every cost is 2 tokens or more: a price below `LEAST_PRICE` is lost in it.
+    while padding_of(batches, source, target) > max_padding and price > LEAST_PRICE:
         smaller = cut(order, source, target, source_tokens, target_tokens, price)
         if len(smaller) > most:
             break

@@ -1,8 +1,12 @@
+import math
+from unittest import mock
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from training import batching
 from training.batching import TokenBatchSampler, by_longer_side, cut
 
 
@@ -188,6 +192,34 @@ def test_where_padding_cannot_be_low_batches_do_not_become_many():
     pairs = [(length, length) for length in range(1, 21)]
     options = {"source_tokens": 500, "target_tokens": 500}
     assert len(make(pairs, **options)) == len(make(pairs, **options, max_padding=0.03)) == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=40),
+    st.integers(12, 2000),
+    st.integers(12, 2000),
+    st.sampled_from([0.0, 0.001, 0.03, 0.2, 1.0]),
+)
+@example([(3, 3), (3, 2)], 100, 100, 0.03)  # one batch has 1/12 of padding, two are too many
+@example([(length, length) for length in (9, 9, 8, 8)], 18, 18, 0.0)
+@settings(max_examples=100, deadline=None)
+def test_batches_are_found_after_a_bounded_number_of_cuts(pairs, source, target, max_padding):
+    # A price starts at both budgets and loses a fifth each time. Costs are 2 tokens at least, and
+    # 2 + 2**-53 is 2 in float64: below that no price gives another cut.
+    most_cuts = math.ceil(math.log((source + target) * 2**53, 1.25)) + 1
+    full = make(pairs, source_tokens=source, target_tokens=target)
+
+    def count(*arguments):
+        assert counted.call_count <= most_cuts
+        return cut(*arguments)
+
+    with mock.patch.object(batching, "cut", side_effect=count) as counted:
+        sampler = make(pairs, source_tokens=source, target_tokens=target, max_padding=max_padding)
+    assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
+    assert len(sampler) <= 1.25 * len(full)
+    for batch in sampler:
+        for side, budget in enumerate((source, target)):
+            assert len(batch) * max(pairs[pair][side] for pair in batch) <= budget
 
 
 def test_a_pair_that_padding_makes_too_long_is_an_error_that_says_so():
