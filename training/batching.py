@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from torch.utils.data import Sampler
 
+from .arguments import VaswaniTrainingArguments
+
 
 MOST_BATCHES = 1.25  # times those that are as full as can be
 NUM_GRAINS = 16  # that the smallest full batch is made of
@@ -33,6 +35,11 @@ class TokenBatchSampler(Sampler[list[int]]):
         shuffle: whether the order of batches changes with the epoch; else longest first.
         seed: of the order, and of which pairs of equal lengths share a batch.
 
+    Attributes:
+        batches: the places of each batch's pairs.
+        shapes: sentences, source tokens and target tokens of each batch when padded.
+        padding_share: of all positions of an epoch.
+
     Raises:
         ValueError: if a pair is longer than a batch may be, or there is none.
     """
@@ -50,7 +57,9 @@ class TokenBatchSampler(Sampler[list[int]]):
         shuffle: bool = True,
         seed: int = 0,
     ) -> None:
-        source, target = np.asarray(source_lengths), np.asarray(target_lengths)
+        source, target = (
+            np.asarray(lengths, dtype=np.int64) for lengths in (source_lengths, target_lengths)
+        )
         if len(source) != len(target):
             raise ValueError(f"{len(source)} source lengths and {len(target)} target lengths.")
         if not len(source):
@@ -77,13 +86,14 @@ class TokenBatchSampler(Sampler[list[int]]):
         if max_padding is not None and pad_to_multiple_of is None:  # which fills them up again
             self.batches = cut_for_padding(self.batches, *sides, max_padding)
         _split_to_multiple(self.batches, multiple_of)
-        padded_tokens = 0
+        self.shapes: list[tuple[int, int, int]] = []
         for batch in self.batches:
             longest = int(padded_source[batch].max()), int(padded_target[batch].max())
             size = len(batch)
             if pad_to_multiple_of is not None:
                 size = full_batch(*longest, source_tokens, target_tokens)
-            padded_tokens += size * sum(longest)
+            self.shapes.append((size, *longest))
+        padded_tokens = sum(size * sum(longest) for size, *longest in self.shapes)
         self.padding_share = 1 - int(source.sum() + target.sum()) / padded_tokens
 
     def __len__(self) -> int:
@@ -99,6 +109,47 @@ class TokenBatchSampler(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of an epoch, counted from 0."""
         self.epoch = epoch
+
+
+def training_batches(
+    training: VaswaniTrainingArguments,
+    source_lengths: Sequence[int] | np.ndarray,
+    target_lengths: Sequence[int] | np.ndarray,
+) -> TokenBatchSampler:
+    """The batches of a run, of all processes: an update is one or several of them each.
+
+    Args:
+        training: tokens of an update, accumulation and number of processes.
+        source_lengths: source tokens of each pair.
+        target_lengths: target tokens of each pair.
+
+    Raises:
+        ValueError: if a pair is longer than a batch may be, or there are fewer pairs than
+            processes.
+    """
+    source_tokens, target_tokens = batch_budget(training)
+    sampler = TokenBatchSampler(
+        source_lengths,
+        target_lengths,
+        source_tokens=source_tokens,
+        target_tokens=target_tokens,
+        multiple_of=training.world_size,
+        pad_to_multiple_of=training.pad_to_multiple_of,
+        max_padding=training.max_padding,
+        seed=training.data_seed if training.data_seed is not None else training.seed,
+    )
+    if len(sampler) % training.world_size:
+        raise ValueError(
+            f"{len(source_lengths)} pairs cannot be shared by {training.world_size} processes, "
+            f"which do equally many updates; start fewer."
+        )
+    return sampler
+
+
+def batch_budget(training: VaswaniTrainingArguments) -> tuple[int, int]:
+    """Padded source tokens and target tokens of one batch of one process, at most."""
+    parts = training.world_size * training.gradient_accumulation_steps
+    return training.source_tokens // parts, training.target_tokens // parts
 
 
 def full_batch(

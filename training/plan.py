@@ -33,7 +33,7 @@ from vaswani_hf import VaswaniConfig
 from vaswani_hf.loss_vaswani import TOKENS_AT_ONCE_ON_GPU
 
 from .arguments import Arguments, VaswaniTrainingArguments
-from .batching import TokenBatchSampler
+from .batching import TokenBatchSampler, training_batches
 from .data import PairCollator, side_lengths
 from .trainer import VaswaniTrainer
 
@@ -46,37 +46,14 @@ FLOAT_BYTES, HALF_BYTES = 4, 2  # of a number in float32, and under bf16 or fp16
 # Batches
 
 
-def training_batches(training: VaswaniTrainingArguments, pairs: Dataset) -> TokenBatchSampler:
-    """The batches of `VaswaniTrainer`, of all processes: an update is one or several of them each.
-
-    Args:
-        training: tokens of an update, accumulation and number of processes.
-        pairs: encoded pairs.
-
-    Raises:
-        ValueError: if a pair is longer than a batch may be.
-    """
-    parts = training.world_size * training.gradient_accumulation_steps
-    source_lengths, target_lengths = side_lengths(pairs)
-    return TokenBatchSampler(
-        source_lengths,
-        target_lengths,
-        source_tokens=training.source_tokens // parts,
-        target_tokens=training.target_tokens // parts,
-        multiple_of=training.world_size,
-        max_padding=training.max_padding,
-        seed=training.data_seed if training.data_seed is not None else training.seed,
-    )
-
-
 @dataclass(frozen=True)
 class Shapes:
-    """Sizes of batches, each an array `(batches,)`.
+    """Sizes of batches as they are padded, each an array `(batches,)`.
 
     Attributes:
         sentences: B of each batch.
-        source: S, the longest source.
-        target: T, the longest target.
+        source: S.
+        target: T.
         target_tokens: real target tokens, which alone get logits in training.
     """
 
@@ -86,15 +63,11 @@ class Shapes:
     target_tokens: np.ndarray
 
     @classmethod
-    def of(cls, batches: list[list[int]], pairs: Dataset) -> "Shapes":
-        """The shapes of batches of pairs, which are named by their places."""
-        source, target = (np.asarray(lengths) for lengths in side_lengths(pairs))
-        return cls(
-            sentences=np.array([len(batch) for batch in batches], dtype=float),
-            source=np.array([source[batch].max() for batch in batches], dtype=float),
-            target=np.array([target[batch].max() for batch in batches], dtype=float),
-            target_tokens=np.array([target[batch].sum() for batch in batches], dtype=float),
-        )
+    def of(cls, sampler: TokenBatchSampler, target_lengths: np.ndarray) -> "Shapes":
+        """The shapes of all batches; `target_lengths` are the target tokens of each pair."""
+        sentences, source, target = np.array(sampler.shapes, dtype=float).T
+        target_tokens = [target_lengths[batch].sum() for batch in sampler.batches]
+        return cls(sentences, source, target, np.array(target_tokens, dtype=float))
 
 
 # Arithmetic
@@ -414,14 +387,14 @@ def make_plan(
         ValueError: if a pair is longer than a batch may be.
     """
     training = arguments.training
-    sampler = training_batches(training, pairs)
-    shapes = Shapes.of(sampler.batches, pairs)
+    source_lengths, target_lengths = side_lengths(pairs)
+    sampler = training_batches(training, source_lengths, target_lengths)
+    shapes = Shapes.of(sampler, target_lengths)
     batches_per_update = training.world_size * training.gradient_accumulation_steps
     updates_per_epoch = math.ceil(len(sampler) / batches_per_update)
     updates = training.max_steps
     if updates <= 0:
         updates = math.ceil(training.num_train_epochs * updates_per_epoch)
-    source_tokens, target_tokens = (sum(lengths) for lengths in side_lengths(pairs))
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     is_half = bool(training.bf16 or training.fp16)
     by_chunks = not training.fp16
@@ -432,8 +405,8 @@ def make_plan(
         updates=updates,
         updates_per_epoch=updates_per_epoch,
         max_minutes=training.max_minutes,
-        source_tokens_per_update=source_tokens / updates_per_epoch,
-        target_tokens_per_update=target_tokens / updates_per_epoch,
+        source_tokens_per_update=source_lengths.sum(dtype=float) / updates_per_epoch,
+        target_tokens_per_update=target_lengths.sum(dtype=float) / updates_per_epoch,
         padding_share=sampler.padding_share,
         processes=training.world_size,
         accumulation=training.gradient_accumulation_steps,

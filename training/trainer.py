@@ -29,7 +29,7 @@ from transformers.trainer_utils import (
 )
 
 from .arguments import VaswaniTrainingArguments
-from .batching import TokenBatchSampler
+from .batching import TokenBatchSampler, batch_budget, training_batches
 from .checkpoints import STATE, saving
 from .data import ArrowPairs, side_lengths
 from .metrics import SacreBleu, exact_match
@@ -85,33 +85,16 @@ class VaswaniTrainer(Seq2SeqTrainer):
         """Batches of `source_tokens` and `target_tokens` an update, over all processes."""
         if isinstance(self.train_dataset, TokenBatchStream):
             return stream_loader(self.train_dataset, self.data_collator, self.args.device)
-        parts = self.args.world_size * self.args.gradient_accumulation_steps
-        source_lengths, target_lengths = side_lengths(self.train_dataset)
-        budget = {
-            "source_tokens": self.args.source_tokens // parts,
-            "target_tokens": self.args.target_tokens // parts,
-        }
-        sampler = TokenBatchSampler(
-            source_lengths,
-            target_lengths,
-            **budget,
-            multiple_of=self.args.world_size,
-            pad_to_multiple_of=self.args.pad_to_multiple_of,
-            max_padding=self.args.max_padding,
-            seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
-        )
-        if len(sampler) % self.args.world_size:
-            raise ValueError(
-                f"{len(self.train_dataset)} pairs cannot be shared by {self.args.world_size} "
-                f"processes, which do equally many updates; start fewer."
-            )
+        sampler = training_batches(self.args, *side_lengths(self.train_dataset))
         logger.info(
             "%d batches an epoch; padding takes %.1f %% of them.",
             *(len(sampler), 100 * sampler.padding_share),
         )
         collator = self.data_collator
         if self.args.pad_to_multiple_of is not None:
-            collator = collator.in_few_shapes(self.args.pad_to_multiple_of, **budget)
+            collator = collator.in_few_shapes(
+                self.args.pad_to_multiple_of, *batch_budget(self.args)
+            )
         loader = self._token_loader(self.train_dataset, sampler, collator)
         # After skipping batches to resume, nothing forwards the epoch to a sharded batch sampler.
         if isinstance(loader.batch_sampler, BatchSamplerShard):

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
 from training.arguments import VaswaniTrainingArguments, parse_arguments
+from training.batching import training_batches
 from training.data import PairCollator
 from training.plan import (
     Measurement,
@@ -20,7 +21,6 @@ from training.plan import (
     activation_bytes,
     make_plan,
     measure_updates,
-    training_batches,
     training_flops,
 )
 from training.run import main
@@ -189,15 +189,45 @@ def test_an_accumulated_update_is_the_update_of_one_large_batch(folder, tokenize
 # Batches and updates
 
 
-@pytest.mark.parametrize("more", [[], ["--device_tokens", "35"], ["--data_seed", "5"]])
-def test_the_planned_batches_are_those_of_the_trainer(folder, tokenizer, pairs, tmp_path, more):
-    training = arguments(folder, "--output_dir", str(tmp_path), *more).training
-    trainer = trainer_of(training, build(tokenizer), tokenizer, pairs)
-    sampler = trainer.get_train_dataloader().batch_sampler
-    assert training_batches(training, pairs).batches == sampler.batches
+PADDED = ["--pad_to_multiple_of", "8"]
 
 
-@pytest.mark.parametrize("more", [[], ["--device_tokens", "35"]])
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    "more",
+    [[], ["--device_tokens", "35"], ["--data_seed", "5"], ["--max_padding", "0"], PADDED],
+)
+def test_the_planned_batches_are_those_of_the_trainer(
+    folder, tokenizer, pairs, tmp_path, monkeypatch, more, processes
+):
+    on(monkeypatch, processes)
+    given = arguments(folder, "--output_dir", str(tmp_path), *more)
+    planned = []
+
+    def remember(*arguments):
+        planned.append(training_batches(*arguments))
+        return planned[-1]
+
+    monkeypatch.setattr("training.plan.training_batches", remember)
+    plan = make_plan(given, build(tokenizer), pairs)
+    loader = trainer_of(given.training, build(tokenizer), tokenizer, pairs).get_train_dataloader()
+    assert planned[0].batches == loader.batch_sampler.batches
+    shapes = [(*batch["input_ids"].shape, batch["labels"].shape[1]) for batch in loader]
+    assert sorted(shapes) == sorted(planned[0].shapes)
+    assert plan.device_source_tokens == max(size * source for size, source, _ in shapes)
+    assert plan.device_target_tokens == max(size * target for size, _, target in shapes)
+
+
+def test_a_plan_for_more_processes_than_pairs_is_refused(
+    folder, tokenizer, pairs, tmp_path, monkeypatch
+):
+    on(monkeypatch, 3)
+    given = arguments(folder, "--output_dir", str(tmp_path))
+    with pytest.raises(ValueError, match=r"2 pairs cannot be shared by 3 processes.*start fewer"):
+        make_plan(given, build(tokenizer), pairs.select(range(2)))
+
+
+@pytest.mark.parametrize("more", [[], ["--device_tokens", "35"], PADDED])
 def test_an_epoch_has_as_many_updates_as_planned(folder, tokenizer, pairs, tmp_path, more):
     options = ["--num_train_epochs", "2", "--output_dir", str(tmp_path), *more]
     given, model = arguments(folder, *options), build(tokenizer)
@@ -208,8 +238,10 @@ def test_an_epoch_has_as_many_updates_as_planned(folder, tokenizer, pairs, tmp_p
     assert plan.epochs == trainer.state.epoch == 2
 
 
-def test_tokens_of_an_update_are_counted_without_padding(folder, tokenizer, pairs, tmp_path):
-    given = arguments(folder, "--device_tokens", "35", "--output_dir", str(tmp_path))
+@pytest.mark.parametrize("more", [[], PADDED])
+def test_tokens_of_an_update_are_counted_without_padding(folder, tokenizer, pairs, tmp_path, more):
+    options = ["--device_tokens", "35", "--output_dir", str(tmp_path), *more]
+    given = arguments(folder, *options)
     plan = make_plan(given, build(tokenizer), pairs)
     padded = 0
     loader = trainer_of(given.training, build(tokenizer), tokenizer, pairs).get_train_dataloader()
