@@ -412,7 +412,10 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     chosen.setdefault("output_dir", f"runs/{name}")
     parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
     parser.error = _raise_value_error
-    model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
+    try:
+        model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
+    except ValueError as error:  # the library's too are about what was written
+        raise ValueError(str(error)) from error
     if chosen.get("gradient_accumulation_steps") is not None:
         training.refuse_other_accumulation(int(chosen["gradient_accumulation_steps"]))
     return Arguments(
@@ -458,7 +461,7 @@ def read_recipe(recipe: str) -> dict[str, Any]:
         if path in seen:
             raise ValueError(f"{path.name} extends itself.")
         seen.append(path)
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        content = _read_yaml(path)
         if not isinstance(content, dict):
             raise ValueError(f"{path.name} must hold `field: value` lines.")
         parent = content.pop(EXTENDS, None)
@@ -470,6 +473,13 @@ def read_recipe(recipe: str) -> dict[str, Any]:
     for content in reversed(chain):
         _override(merged, content)
     return merged
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
 
 
 def _listed(names: set[str]) -> str:

@@ -10,12 +10,18 @@ import logging
 import sys
 import time
 
+from training.errors import in_one_line, require_packages
+
+
+if __name__ == "__main__":
+    require_packages()  # before the imports that would end in a traceback
+
 import transformers
 from transformers import set_seed
 from transformers.trainer_utils import is_main_process
 
 from training.arguments import Arguments, parse_arguments
-from training.checkpoints import SaveError, check_output_dir, find_checkpoint, last_checkpoints
+from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
 from training.cleaning import CleaningRules, clean_and_mix, describe
 from training.data import PairCollator, encode_pairs, load_corpus
 from training.launch import check_launch, leave_processes
@@ -25,37 +31,40 @@ from training.pushing import CheckpointPusher, check_push, push_model
 from training.results import Results, current_commit, write_config
 from training.stopping import leave_if_stopped
 from training.streaming import TokenBatchStream, check_streaming
-from training.trainer import DivergedError, VaswaniTrainer
+from training.trainer import VaswaniTrainer
 from training.watching import final_checkpoints
-from vaswani_hf.hub import HubError, export, fetch
+from vaswani_hf.hub import export, fetch
 
 
 logger = logging.getLogger("training")
 
 
 def main(argv: list[str]) -> None:
+    """Train by a recipe; what is wrong with it, or with what it names, is told in one line."""
+    with in_one_line():
+        train(argv)
+
+
+def train(argv: list[str]) -> None:
     """Recipe, data, model, training, averaging, evaluation, export."""
     # At the start: the files may change while a long run goes on.
     begun, commit = time.monotonic(), current_commit()
-    try:
-        arguments = parse_arguments(argv)
-        set_up_logging(arguments)
-        training, data = arguments.training, arguments.data
-        check_launch(training)
-        if training.dry_run:
-            write_elsewhere(training)
-        check_streaming(data, training)
-        checkpoint = find_checkpoint(training)
-        check_output_dir(training, checkpoint)
-        with training.main_process_first(desc="fetching the model"):
-            if training.model_name_or_path:
-                training.model_name_or_path = str(fetch(training.model_name_or_path))
-        with training.main_process_first(desc="reading the text"):
-            corpus = load_corpus(data, training.seed)
-        if not training.dry_run:
-            check_push(arguments)
-    except (ValueError, FileNotFoundError, HubError) as error:  # what was written or pointed at
-        sys.exit(f"training/run.py: {error}")
+    arguments = parse_arguments(argv)
+    set_up_logging(arguments)
+    training, data = arguments.training, arguments.data
+    check_launch(training)
+    if training.dry_run:
+        write_elsewhere(training)
+    check_streaming(data, training)
+    checkpoint = find_checkpoint(training)
+    check_output_dir(training, checkpoint)
+    with training.main_process_first(desc="fetching the model"):
+        if training.model_name_or_path:
+            training.model_name_or_path = str(fetch(training.model_name_or_path))
+    with training.main_process_first(desc="reading the text"):
+        corpus = load_corpus(data, training.seed)
+    if not training.dry_run:
+        check_push(arguments)
     set_seed(training.seed)
 
     # Section 5.1: training data and batching
@@ -66,15 +75,12 @@ def main(argv: list[str]) -> None:
             name: encode_pairs(split, tokenizer, data.segmented)
             for name, split in corpus.splits.items()
         }
-    try:
-        if data.streaming:
-            pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
-        else:
-            rules = CleaningRules.of(data)
-            pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
-            logger.info("Training text: %s.", describe(corpus.counts))
-    except ValueError as error:  # a setting that does not go with the text or the checkpoint
-        sys.exit(f"training/run.py: {error}")
+    if data.streaming:
+        pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
+    else:
+        rules = CleaningRules.of(data)
+        pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
+        logger.info("Training text: %s.", describe(corpus.counts))
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
@@ -95,10 +101,7 @@ def main(argv: list[str]) -> None:
     )
     if training.push_to_hub and training.hub_strategy == "every_save" and training.should_save:
         trainer.pusher = CheckpointPusher(arguments)
-    try:
-        outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    except (DivergedError, SaveError) as error:
-        sys.exit(f"training/run.py: {error}")
+    outcome = trainer.train(resume_from_checkpoint=checkpoint)
     leave_if_stopped(trainer)
     model = trainer.model
     if data.streaming:

@@ -1,0 +1,128 @@
+"""Errors of training/run.py: one line for what a user can mend, a traceback for what we did."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.runs import RECIPE, write_pairs
+from training.errors import PACKAGES, in_one_line, is_told
+from training.run import main
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_what_a_user_can_mend_ends_in_one_line_that_names_the_program():
+    with pytest.raises(SystemExit, match=r"^training/run\.py: unknown|^training/run\.py: command"):
+        main(["base", "--d_modle", "3"])
+
+
+def test_a_file_that_the_system_refuses_is_named(tmp_path):
+    with pytest.raises(SystemExit) as ended, in_one_line({}):
+        (tmp_path / "nowhere").read_text()
+    assert str(ended.value) == f"training/run.py: {tmp_path}/nowhere: No such file or directory."
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: int("two"),
+        lambda: [*zip([1], [], strict=True)],
+        lambda: {}["absent"],
+        lambda: json.loads("{"),
+    ],
+)
+def test_a_bug_of_ours_keeps_its_traceback(wrong):
+    with pytest.raises((ValueError, KeyError)) as raised, in_one_line({}):
+        wrong()
+    assert not is_told(raised.value)
+
+
+def test_a_call_of_ours_that_fails_is_a_bug_and_a_raise_of_ours_is_told():
+    from training.arguments import _as_options, read_recipe
+
+    with pytest.raises(AttributeError), in_one_line({}):
+        _as_options(None)
+    with pytest.raises(SystemExit, match="no recipe 'multi30'"), in_one_line({}):
+        read_recipe("multi30")
+
+
+def test_the_traceback_can_be_asked_for(monkeypatch):
+    monkeypatch.setenv("VASWANI_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="no recipe 'multi30'"):
+        main(["multi30"])
+
+
+def test_other_processes_of_a_machine_keep_silent_and_leave_word_with_the_launcher(tmp_path):
+    told = tmp_path / "error.json"
+    environment = {"LOCAL_RANK": "1", "TORCHELASTIC_ERROR_FILE": str(told)}
+    with pytest.raises(SystemExit) as ended, in_one_line(environment):
+        (tmp_path / "nowhere").read_text()
+    assert ended.value.code == 1
+    assert json.loads(told.read_text())["message"].startswith(f"training/run.py: {tmp_path}")
+
+
+HIDDEN = """
+import sys, runpy
+hidden = sys.argv[1]
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name == hidden or name.startswith(hidden + "."):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hide())
+sys.argv = ["training/run.py", *sys.argv[2:]]
+runpy.run_path("training/run.py", run_name="__main__")
+"""
+
+
+def run_without(package, *options):
+    return subprocess.run(
+        [sys.executable, "-c", HIDDEN, package, *options],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "transformers"])
+def test_a_missing_package_is_named_with_what_installs_it(package):
+    done = run_without(package, "base")
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("training/run.py: ")
+    assert package in line and 'pip install -e ".[train]"' in line
+
+
+def test_two_processes_end_together_with_one_line(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    write_pairs(tmp_path / "a.tsv", 20)
+    (tmp_path / "a.tsv").open("a").write("one column\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = str(REPOSITORY / "training" / "configs" / "cpu_2.yaml")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "accelerate.commands.launch", "--config_file", config),
+            *("--main_process_port", str(port), "training/run.py", str(tmp_path / "tiny.yaml")),
+            *("--train_file", str(tmp_path / "a.tsv"), "--output_dir", str(tmp_path / "out")),
+        ],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    ours = [line for line in done.stderr.splitlines() if line.startswith("training/run.py: ")]
+    assert len(ours) == 1 and "a.tsv, line 21 has 1 columns" in ours[0]
+    # The launcher's own trace is of its own code.
+    assert f'File "{REPOSITORY}' not in done.stderr
