@@ -283,7 +283,10 @@ def test_attention_has_no_biases_by_default() -> None:
     assert not [name for name in names if "bias" in name]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_low_scores_of_a_fully_padded_row_stay_finite(dtype: torch.dtype) -> None:
     # The lowest number plus a score of -1470 is -inf in float16, and such a row has no softmax.
     attention = MultiHeadAttention(small_config(), 0)
@@ -296,6 +299,20 @@ def test_low_scores_of_a_fully_padded_row_stay_finite(dtype: torch.dtype) -> Non
     # No position is better than another: each weighs 1/7, and the mean of 0 to 6 is 3.
     close(weights, torch.full((B, H, T, S), 1 / 7), atol=1e-3)
     close(mixed, torch.full((B, T, H, 10), 3.0), atol=0.02)
+
+
+@torch.no_grad()
+def test_attention_in_float64_has_the_precision_of_float64() -> None:
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(small_config(), 0)
+    query, key, value = (torch.randn(1, 1, 7, width).double() for width in (6, 6, 10))
+    mixed, weights = scaled_dot_product_attention(attention, query, key, value, None, 6**-0.5)
+    loops, loop_weights = references.attention_of_one_head(
+        query[0, 0].tolist(), key[0, 0].tolist(), value[0, 0].tolist()
+    )
+    # 1e-14 is a few units in the last digit of sums of seven numbers around 1.
+    close(weights[0, 0], loop_weights, atol=1e-14, rtol=0)
+    close(mixed[0, :, 0], loops, atol=1e-14, rtol=0)
 
 
 @torch.no_grad()
@@ -1168,14 +1185,20 @@ def test_cached_decoding_equals_uncached(
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("training", [False, True])
-def test_a_fully_padded_source_gives_finite_numbers(
-    attn_implementation: str, dtype: torch.dtype, training: bool
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_query_that_sees_nothing_gives_finite_numbers(
+    attn_implementation: str, dtype: torch.dtype, training: bool, side: str
 ) -> None:
     model = small_model(attn_implementation=attn_implementation).to(dtype).train(training)
-    mask = torch.tensor([[1] * S, [0] * S])
-    outputs = model(draw_tokens(B, S), mask, labels=LABELS)
+    masks = {
+        # Nothing but padding.
+        "source": {"attention_mask": torch.tensor([[1] * S, [0] * S])},
+        # Padding on the left, where the first positions may see only each other.
+        "target": {"decoder_attention_mask": torch.tensor([[1] * T, [0, 0] + [1] * (T - 2)])},
+    }
+    outputs = model(draw_tokens(B, S), **masks[side], labels=LABELS)
     assert outputs.encoder_last_hidden_state.isfinite().all()
     assert training or outputs.logits.isfinite().all()
     assert outputs.loss.isfinite()

@@ -168,7 +168,8 @@ def scaled_dot_product_attention(
     if attention_mask is not None:
         # A sum below the lowest number is -inf, and a row of nothing but -inf has no softmax.
         scores = (scores + attention_mask).clamp(min=torch.finfo(scores.dtype).min)
-    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    weights = scores.softmax(dim=-1, dtype=precise).to(query.dtype)
     weights = F.dropout(weights, p=dropout, training=module.training)
     return (weights @ value).transpose(1, 2), weights
 
