@@ -611,11 +611,47 @@ def test_sinusoids_are_exact_after_loading_in_bfloat16(tmp_path: Path) -> None:
         close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_sinusoids_are_exact_after_a_cast(dtype: torch.dtype) -> None:
-    model = small_model().to(dtype)
-    positions = model.model.encoder.embedding.positions
-    close(positions(torch.arange(32)[None], 32)[0], loop_table(32, 32), atol=6.1e-8, rtol=0.0)
+@pytest.mark.parametrize(
+    "casts",
+    [
+        [lambda model: model.half()],
+        [lambda model: model.bfloat16()],
+        [lambda model: model.double()],
+        [lambda model: model.half(), lambda model: model.float()],
+        [lambda model: model.bfloat16(), lambda model: model.double()],
+        [lambda model: model.bfloat16(), lambda model: model.to("cpu", torch.float32)],
+        [lambda model: model.to(torch.bfloat16), copy.deepcopy, lambda model: model.float()],
+        [lambda model: model.type(torch.float16), lambda model: model.type(torch.float32)],
+        [lambda model: model.to("meta"), lambda model: model.to_empty(device="cpu")],
+        [lambda model: model.half().to("meta"), lambda model: model.to_empty(device="cpu").float()],
+        [lambda model: model.to_empty(device="cpu")],
+        [lambda model: model.share_memory(), lambda model: model.bfloat16().float()],
+    ],
+)
+def test_sinusoids_are_exact_after_casts(casts: list[Any]) -> None:
+    model = small_model()
+    for cast in casts:
+        model = cast(model)
+    for table in tables(model):
+        assert table.dtype == torch.float32
+        close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
+
+
+@torch.no_grad()
+def test_a_model_cast_down_and_up_computes_with_exact_sinusoids() -> None:
+    model, source, target = small_model(), draw_tokens(B, S), draw_tokens(B, T)
+    for parameter in model.parameters():
+        parameter.copy_(parameter.bfloat16())  # so that the casts below lose nothing of these
+    expected = model(source, decoder_input_ids=target).logits
+    close(model.bfloat16().float()(source, decoder_input_ids=target).logits, expected)
+
+
+def test_sinusoids_of_a_model_made_without_memory_are_exact_once_it_has_some() -> None:
+    with torch.device("meta"):
+        model = VaswaniForConditionalGeneration(small_config())
+    assert model.lm_head.weight.is_meta
+    for table in tables(model.to_empty(device="cpu")):
+        close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
 
 
 def test_more_positions_may_be_asked_for_at_loading(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ Where the paper is silent or we do otherwise:
 # trf-ignore: TRF041 share_embeddings, position_encoding, final_norm, scale_embedding
 
 import math
-from typing import Any, ClassVar, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -373,6 +374,13 @@ class SinusoidalPositions(nn.Module):
         table = sinusoidal_positions(config.max_position_embeddings, config.d_model)
         self.table = nn.Buffer(table, persistent=False)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow the model to another device, but in no cast: a rounded table stays rounded."""
+        device = fn(self.table).device
+        table = sinusoidal_positions(*self.table.shape) if self.table.is_meta else self.table
+        self.table = table.to(device)
+        return self
+
     def forward(self, position_ids: Tensor, num_positions: int) -> Tensor:
         """The rows `(..., d_model)` of the positions `(...)`, all below `num_positions`."""
         if num_positions > self.table.shape[0]:
@@ -380,10 +388,6 @@ class SinusoidalPositions(nn.Module):
             num_rows = max(num_positions, 2 * self.table.shape[0])
             table = sinusoidal_positions(num_rows, self.d_model)
             # trf-ignore: TRF046, the table is no state: a longer one has the same rows
-            self.table = table.to(self.table.device)
-        elif self.table.dtype != torch.float32:  # after `model.half()`, which rounds every buffer
-            table = sinusoidal_positions(self.table.shape[0], self.d_model)
-            # trf-ignore: TRF046, as above
             self.table = table.to(self.table.device)
         return F.embedding(position_ids, self.table)
 
