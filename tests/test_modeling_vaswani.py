@@ -870,9 +870,13 @@ def test_accumulated_losses_add_up_to_the_loss_of_the_whole_batch() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_no_real_label_makes_a_loss_of_zero_that_goes_backward(training: bool) -> None:
+@pytest.mark.parametrize("num_items", [None, 0, torch.tensor(0)], ids=str)
+def test_no_real_label_makes_a_loss_of_zero_that_goes_backward(
+    training: bool, num_items: int | Tensor | None
+) -> None:
     model = small_model().train(training)
-    loss = model(draw_tokens(B, S), labels=torch.full((B, T), IGNORED)).loss
+    labels = torch.full((B, T), IGNORED)
+    loss = model(draw_tokens(B, S), labels=labels, num_items_in_batch=num_items).loss
     assert loss.item() == 0.0
     loss.backward()
     for name, parameter in model.named_parameters():
@@ -1076,16 +1080,91 @@ def test_a_head_of_another_kind_is_asked_for_the_logits() -> None:
     close(model.train()(source, labels=LABELS).loss, expected)
 
 
-def test_a_second_backward_pass_through_the_loss_is_refused() -> None:
-    # The kept gradients are scaled in place: a second pass would go on from the first one's.
-    loss = small_model().train()(draw_tokens(B, S), labels=LABELS, num_items_in_batch=3).loss
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
+def test_further_backward_passes_through_the_loss_give_the_same_gradients() -> None:
+    model = small_model(output_bias=True).train()
+    loss = model(draw_tokens(B, S), labels=LABELS, num_items_in_batch=3).loss
+    passes = []
+    for retain_graph in (True, True, False):
+        model.zero_grad()
+        loss.backward(retain_graph=retain_graph)
+        passes.append({name: p.grad.clone() for name, p in model.named_parameters()})
+    for name, first in passes[0].items():
+        assert first.any(), name
+        assert torch.equal(passes[1][name], first), name
+        assert torch.equal(passes[2][name], first), name
 
 
-def test_the_loss_of_a_half_precision_model_is_in_float32() -> None:
-    model = small_model().to(torch.bfloat16).train()
+class Copies(TorchDispatchMode):
+    """Collects the shapes of results that share no memory with an argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+        result = function(*args, **(kwargs or {}))
+        given = {x.untyped_storage().data_ptr() for x in args if isinstance(x, Tensor)}
+        if isinstance(result, Tensor) and result.untyped_storage().data_ptr() not in given:
+            self.shapes.append(tuple(result.shape))
+        return result
+
+
+@pytest.mark.parametrize("retain_graph", [False, True])
+def test_only_a_graph_that_is_kept_costs_a_copy_of_the_gradients(retain_graph: bool) -> None:
+    states, weight = torch.randn(6, 32, requires_grad=True), torch.randn(V, 32, requires_grad=True)
+    total = loss_vaswani.chunked_cross_entropy(
+        states, weight, None, torch.arange(3, 9), label_smoothing=0.1
+    )
+    with Copies() as copies:
+        torch.autograd.grad(total / 6, (states, weight), retain_graph=retain_graph)
+    assert [(6, 32) in copies.shapes, (V, 32) in copies.shapes] == [retain_graph] * 2
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_the_loss_by_chunks_has_the_gradients_of_finite_differences(
+    monkeypatch: pytest.MonkeyPatch, with_bias: bool
+) -> None:
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", 2)
+    torch.manual_seed(0)
+    shapes = [(5, 6), (V, 6), (V,)][: 2 + with_bias]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    labels = torch.tensor([3, IGNORED, 7, 3, 19])
+
+    def loss(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return loss_vaswani.chunked_cross_entropy(states, weight, bias, labels, 0.1)
+
+    assert torch.autograd.gradcheck(loss, inputs)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_float64_model_has_the_loss_and_gradients_of_float64(
+    training: bool, compiled: bool
+) -> None:
+    # Parameters and gradients are compared with torch's own loss of the same logits.
+    model = small_model(dropout=0.0, output_bias=True).double().train(training)
+    logits = model(draw_tokens(B, S), PADDED_SOURCE, SHIFTED).logits
+    epsilon = 0.1 if training else 0.0
+    expected = nn.functional.cross_entropy(
+        logits.flatten(0, 1), LABELS.flatten(), label_smoothing=epsilon
+    )
+    gradients = torch.autograd.grad(expected, list(model.parameters()))
+    torch._dynamo.reset()
+    run = torch.compile(model, backend="aot_eager") if compiled else model
+    loss = run(draw_tokens(B, S), PADDED_SOURCE, labels=LABELS).loss
+    loss.backward()
+    assert loss.dtype == torch.float64
+    close(loss, expected, atol=1e-14, rtol=0.0)  # a few units in the last digit of 4
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        assert_alike(parameter.grad, gradient, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("training", [False, True])
+def test_the_loss_of_a_half_precision_model_is_in_float32(
+    dtype: torch.dtype, training: bool
+) -> None:
+    model = small_model().to(dtype).train(training)
     assert model(draw_tokens(B, S), labels=LABELS).loss.dtype == torch.float32
 
 

@@ -58,7 +58,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .configuration_vaswani import VaswaniConfig
 from .generation_vaswani import VaswaniGenerationMixin
 from .layers_vaswani import Dropout, LayerNorm, Linear
-from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy
+from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy, precise
 
 
 # 3.1 Encoder and Decoder Stacks
@@ -169,8 +169,7 @@ def scaled_dot_product_attention(
     if attention_mask is not None:
         # A sum below the lowest number is -inf, and a row of nothing but -inf has no softmax.
         scores = (scores + attention_mask).clamp(min=torch.finfo(scores.dtype).min)
-    precise = torch.promote_types(scores.dtype, torch.float32)
-    weights = scores.softmax(dim=-1, dtype=precise).to(query.dtype)
+    weights = scores.softmax(dim=-1, dtype=precise(scores.dtype)).to(query.dtype)
     weights = F.dropout(weights, p=dropout, training=module.training)
     return (weights @ value).transpose(1, 2), weights
 
@@ -891,13 +890,14 @@ def smoothed_cross_entropy(
         labels: `(tokens,)`; -100 does not count.
         label_smoothing: epsilon_ls, in [0, 1).
         num_items_in_batch: what the sum over tokens is divided by; `None` for the number of labels
-            that count.
+            that count. In place of 0 it is 1.
 
     Returns:
-        A scalar in float32, nats per target token; 0 where no label counts.
+        A scalar in float32, or float64 of such logits, nats per target token; 0 where no label
+        counts.
     """
     total = F.cross_entropy(
-        logits.float(),
+        logits.to(precise(logits.dtype)),
         labels.to(logits.device),
         ignore_index=IGNORED,
         reduction="sum",
@@ -909,10 +909,10 @@ def smoothed_cross_entropy(
 def per_token(total: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None) -> Tensor:
     """A sum over target tokens, divided by their number, as `smoothed_cross_entropy` says."""
     if num_items_in_batch is None:
-        num_items_in_batch = (labels != IGNORED).sum().clamp(min=1)
-    if isinstance(num_items_in_batch, Tensor):
-        num_items_in_batch = num_items_in_batch.to(total.device)
-    return total / num_items_in_batch
+        num_items_in_batch = (labels != IGNORED).sum()
+    if not isinstance(num_items_in_batch, Tensor):
+        return total / max(num_items_in_batch, 1)
+    return total / num_items_in_batch.to(total.device).clamp(min=1)
 
 
 def _check_one_is_given(
