@@ -1,6 +1,7 @@
 """The model against the paper's formulas, `torch.nn`, and the laws that any Transformer keeps."""
 
 import copy
+import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from vaswani_hf import (
     VaswaniModel,
     loss_vaswani,
 )
+from vaswani_hf.folders import REMOTE_CODE
 from vaswani_hf.modeling_vaswani import (
     AddAndNorm,
     FeedForward,
@@ -1009,6 +1011,37 @@ def test_a_compiled_model_has_the_loss_and_gradients_of_an_eager_one(
     for name, parameter in model.named_parameters():
         if "key_proj.bias" not in name:
             assert_alike(found[name].grad, parameter.grad, 0.05 if dtype else 1e-5)
+
+
+def test_two_copies_of_the_code_train_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As remote code of two models; the second one's loss is doubled, so that a mix-up shows.
+    monkeypatch.syspath_prepend(tmp_path)
+    models = []
+    for name in ("first_copy", "second_copy"):
+        (tmp_path / name).mkdir()
+        for file in REMOTE_CODE:
+            text = (Path(loss_vaswani.__file__).parent / file).read_text()
+            if (name, file) == ("second_copy", "loss_vaswani.py"):
+                text = text.replace("return sums.total, ", "return 2 * sums.total, ")
+            (tmp_path / name / file).write_text(text)
+        code = importlib.import_module(f"{name}.modeling_vaswani")
+        torch.manual_seed(0)
+        sizes = small_config(dropout=0.0, encoder_layers=1, decoder_layers=1).to_diff_dict()
+        config = code.VaswaniConfig(**sizes)
+        models.append(code.VaswaniForConditionalGeneration(config).train())
+    losses = []
+    torch._dynamo.reset()
+    for model in [*models, models[0]]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        loss = torch.compile(model, backend="aot_eager")(draw_tokens(B, S), labels=LABELS).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    close(losses[1], 2 * losses[0])
+    assert losses[2] < losses[0]  # of the second step, not twice as much
 
 
 def test_a_compiled_graph_holds_no_logits_on_a_cpu() -> None:

@@ -15,6 +15,7 @@ keeps. But the gradient of a sum over tokens is known as soon as their logits ar
 together, for a chunk of tokens at a time, and only the gradients of states and matrix are kept.
 """
 
+import re
 from typing import Any
 
 import torch
@@ -173,11 +174,12 @@ class Sums:
 
 
 # On a CPU a compiled graph takes it as one step and does not look into it: compiled, its products
-# would be MKL's.
+# would be MKL's. A process may hold several copies of this file, as one for each model of the Hub;
+# of one name, the last would take the place of the others.
 
 
 loss_and_gradients = torch.library.custom_op(
-    "vaswani_hf::loss_and_gradients",
+    f"{re.sub(r'[^A-Za-z0-9]', '_', __name__)}::loss_and_gradients",
     _loss_and_gradients,
     mutates_args=(),
     schema="(Tensor states, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, "
