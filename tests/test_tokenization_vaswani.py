@@ -223,3 +223,14 @@ def test_the_tokenizers_library_alone_leaves_out_special_pieces_in_decoding(toke
     tokenizer.save_pretrained(tmp_path)
     bare = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert bare.decode(bare.encode("Two men").ids, skip_special_tokens=True) == "Two men"
+
+
+def test_a_word_of_any_length_teaches_no_more_than_its_slices():
+    # Merges double: 5,000 equal letters in one word would teach pieces of 1,024 letters and more.
+    corpus = ["a" * 5000] * 2
+    tokenizer = train_tokenizer(corpus, 320, are_files=False, show_progress=False)
+    lengths = [len(piece) for piece in tokenizer.get_vocab()]
+    assert 512 in lengths
+    assert max(lengths) <= 1000
+    ids = tokenizer(corpus[0])["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == corpus[0]

@@ -29,6 +29,8 @@ SPECIAL_TOKENS = (UNK, PAD, EOS)  # their ids are their places here
 WORD_START = "\u2581"  # stands for the space before a word, as in SentencePiece
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 ESCAPE = "\\"  # stands before a word of segmented text that is called as a special piece
+# A longer word is learned from in slices: what the library does with a word grows with its square.
+MAX_WORD_CHARACTERS = 1000
 SPLIT_MARK = "@@"  # ends a piece that its word goes on after, as subword-nmt writes it
 
 
@@ -83,7 +85,10 @@ def train_tokenizer(
         )
     sentences = _lines_of(corpus) if are_files else iter(corpus)
     learner = Tokenizer(models.BPE())
-    learner.normalizer, learner.pre_tokenizer = _normalizer(), _pre_tokenizer(split_digits)
+    learner.normalizer = _normalizer()
+    learner.pre_tokenizer = pre_tokenizers.Sequence(
+        [_pre_tokenizer(split_digits), pre_tokenizers.FixedLength(MAX_WORD_CHARACTERS)]
+    )
     num_learned = vocab_size - num_fixed
     trainer = BpeTrainer(
         vocab_size=num_learned,
