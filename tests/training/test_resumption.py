@@ -1,7 +1,6 @@
 """A run that was killed, stopped or out of disk space goes on as if nothing had happened."""
 
 import json
-import os
 import signal
 
 import pytest
@@ -12,7 +11,6 @@ from safetensors.torch import load_file
 
 from tests.training.runs import RECIPE, results_of, run, write_pairs
 from training.checkpoints import what_is_torn
-from training.stopping import StopSignals
 
 
 LAST = 16  # updates; an epoch has about six
@@ -173,18 +171,3 @@ def test_the_clock_counts_the_time_before_a_resumption(lives):
     seconds = [entry["elapsed_seconds"] for entry in history["log_history"]]
     assert len(seconds) > 2
     assert seconds == sorted(seconds)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_is_noted_and_the_second_does_what_it_did(number):
-    arrived = []
-    before = signal.signal(number, lambda *about: arrived.append(about[0]))
-    try:
-        with StopSignals() as stop:
-            os.kill(os.getpid(), number)
-            assert (stop.received, arrived) == (number, [])
-            os.kill(os.getpid(), number)
-            assert arrived == [number]
-        assert signal.getsignal(number) is not stop._note
-    finally:
-        signal.signal(number, before)
