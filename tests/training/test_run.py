@@ -3,9 +3,11 @@
 import json
 import os
 import random
+import shlex
 import socket
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ import sacrebleu
 import torch
 import yaml
 from safetensors.torch import load_file
+
+from training.checkpoints import WRITTEN_AT_END, WRITTEN_FIRST
+from training.locking import LOCK
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -215,6 +220,29 @@ def test_perplexity_is_unsmoothed_and_per_token(finished, text):
 
 def test_five_translations_are_shown(finished):
     assert finished[1].stdout.count("translation  ") == 5
+
+
+def test_all_that_a_run_writes_is_known_to_be_its(finished):
+    # Else a fresh start would not see it in a folder of somebody else's.
+    names = {path.name for path in finished[0].iterdir()} - {LOCK}
+    patterns = (*WRITTEN_FIRST, *WRITTEN_AT_END)
+    assert all(any(fnmatchcase(name, each) for each in patterns) for name in names), names
+
+
+def test_a_folder_of_others_is_refused_before_the_text_is_read(text, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    done = train(text, tmp_path, "--train_source", str(tmp_path / "none"), check=False)
+    message = done.stderr.strip().splitlines()[-1]
+    assert message.startswith(f"training/run.py: {tmp_path} has files that this run would replace:")
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_the_command_that_is_shown_can_be_pasted(text, tmp_path):
+    output = tmp_path / "my run's"
+    done = train(text, output, "--max_steps", "1", "--average_last", "1")
+    shown = done.stdout.strip().splitlines()[-1]
+    assert shlex.split(shown) == ["vaswani-hf", "translate", "--model", str(output)]
 
 
 def test_a_finished_folder_is_not_trained_over(finished, text):
