@@ -32,7 +32,7 @@ from training.results import Results, current_commit, write_config
 from training.stopping import leave_if_stopped
 from training.streaming import TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
-from training.watching import final_checkpoints
+from training.watching import do_without_validation, final_checkpoints
 from vaswani_hf.hub import export, fetch
 
 
@@ -63,6 +63,10 @@ def train(argv: list[str]) -> None:
             training.model_name_or_path = str(fetch(training.model_name_or_path))
     with training.main_process_first(desc="reading the text"):
         corpus = load_corpus(data, training.seed)
+    if "validation" not in corpus.splits and (
+        note := do_without_validation(training, arguments.given)
+    ):
+        logger.info(note)
     if not training.dry_run:
         check_push(arguments)
     set_seed(training.seed)
@@ -142,6 +146,8 @@ def set_up_logging(arguments: Arguments) -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
     transformers.utils.logging.set_verbosity_warning()
     logger.setLevel(logging.INFO if is_main else logging.WARNING)
+    for note in arguments.notes:
+        logger.info(note)
 
 
 if __name__ == "__main__":

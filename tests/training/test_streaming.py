@@ -240,7 +240,7 @@ def test_unequal_files_are_an_error_when_their_end_is_reached(text, tmp_path):
 
 def test_text_without_a_usable_pair_does_not_run_for_ever(text):
     with pytest.raises(ValueError, match="no usable pair among the 101 that a process reads"):
-        next(iter(stream_of(text, data={"max_length": 1})))
+        next(iter(stream_of(text, data={"max_length": 2})))
 
 
 def test_fewer_pairs_than_processes_are_an_error(text, tmp_path):
