@@ -156,7 +156,9 @@ def test_two_files_are_enough(folder, caplog):
 def test_what_compares_evaluations_needs_a_validation_set(folder, asked):
     name, value = asked.split()
     more = ["--save_strategy", "best"] if "best" in name or "stopping" in name else []
-    with pytest.raises(SystemExit, match=f"(?i){name}={value} needs a validation set.*--validation"):
+    with pytest.raises(
+        SystemExit, match=f"(?i){name}={value} needs a validation set.*--validation"
+    ):
         main(command(folder, f"--{name}", value, *more, validation=False))
     assert not (folder / "out").exists()
 
