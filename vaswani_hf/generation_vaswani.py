@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.nn import functional as F
 from transformers import (
     DynamicCache,
     EncoderDecoderCache,
@@ -156,6 +157,24 @@ class VaswaniGenerationMixin(GenerationMixin):
         return super().generate(
             inputs, generation_config, logits_processor, stopping_criteria, *arguments, **kwargs
         )
+
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, decoder_attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """What the library hands to `forward`, and a mask of the target by which positions count.
+
+        For a static cache the library makes a mask of which query sees which key, and that does not
+        tell padding from what is yet to come. A mask `(B, T)` stays one here, as long as the cache,
+        so that one compiled graph serves every step.
+        """
+        inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
+        if decoder_attention_mask is None:
+            return inputs
+        cache = kwargs.get("past_key_values")
+        if decoder_attention_mask.ndim == 2 and cache is not None and cache.is_compileable:
+            room = cache.get_mask_sizes(1, 0)[0] - decoder_attention_mask.shape[1]
+            decoder_attention_mask = F.pad(decoder_attention_mask, (0, room))
+        return inputs | {"decoder_attention_mask": decoder_attention_mask}
 
     def _check_entries(
         self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
@@ -321,12 +340,10 @@ def beam_search(
     encoder_outputs = model_kwargs.pop("encoder_outputs")
     forward = model
     while True:
-        outputs = forward(
-            **past.inputs(running),
-            encoder_outputs=encoder_outputs,
-            return_dict=True,
-            **model_kwargs,
+        inputs = model.prepare_inputs_for_generation(
+            **past.inputs(running), encoder_outputs=encoder_outputs, **model_kwargs
         )
+        outputs = forward(**inputs, return_dict=True)
         past.cache = outputs.past_key_values
         if model._valid_auto_compile_criteria({"past_key_values": past.cache}, generation_config):
             forward = model.get_compiled_call(generation_config.compile_config)
@@ -419,12 +436,18 @@ class _RowPast:
         return self.mask is None and isinstance(kept, DynamicCache)
 
     def inputs(self, running: Tensor) -> dict[str, Any]:
-        """The model's arguments for beams `(B * K, length)`: what it does not know yet."""
+        """What the model does not know yet of beams `(B * K, length)`.
+
+        As arguments of `prepare_inputs_for_generation`.
+        """
         new = running[:, self.num_fed :].contiguous()
         if self.cache is not None:
             self.num_fed = running.shape[1]
-        named = {} if self.mask is None else {"decoder_attention_mask": self.mask}
-        return {"decoder_input_ids": new, "past_key_values": self.cache, **named}
+        return {
+            "input_ids": new,
+            "past_key_values": self.cache,
+            "decoder_attention_mask": self.mask,
+        }
 
     def follow(self, rows: Tensor) -> None:
         """Give the beams `(B, K)` the pasts of the rows they continue; other sentences leave."""
