@@ -176,6 +176,40 @@ class VaswaniGenerationMixin(GenerationMixin):
             decoder_attention_mask = F.pad(decoder_attention_mask, (0, room))
         return inputs | {"decoder_attention_mask": decoder_attention_mask}
 
+    def compute_transition_scores(
+        self,
+        sequences: Tensor,
+        scores: tuple[Tensor, ...],
+        beam_indices: Tensor | None = None,
+        normalize_logits: bool = False,
+    ) -> Tensor:
+        """The score of each generated token, out of what `generate()` returns; as the library's.
+
+        The library supposes that the target's vocabulary is as large as the source's.
+
+        Args:
+            sequences: ids, `(rows, length)`.
+            scores: of each step, `(B, V)`, or `(B * K, V)` of a beam search.
+            beam_indices: of a beam search, `(rows, n)`; `None` for others.
+            normalize_logits: whether to turn the scores into log-probabilities first.
+
+        Returns:
+            `(rows, n)`, 0 after the last token.
+        """
+        steps = torch.stack(scores, dim=1)  # (B * K, n, V)
+        if normalize_logits:
+            steps = steps.log_softmax(dim=-1)
+        if beam_indices is None:
+            rows = torch.arange(len(steps), device=sequences.device)
+            beam_indices = rows.unsqueeze(1).expand(-1, len(scores))
+        is_generated = beam_indices >= 0
+        num_tokens = int(is_generated.sum(dim=1).max())
+        is_generated = is_generated[:, :num_tokens]
+        rows = beam_indices[:, :num_tokens].clamp(min=0)
+        tokens = sequences[:, sequences.shape[1] - num_tokens :]
+        chosen = steps[rows, torch.arange(num_tokens, device=rows.device), tokens]
+        return chosen.masked_fill(~is_generated, 0.0)
+
     def _check_entries(
         self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
     ) -> None:
