@@ -479,6 +479,54 @@ def test_a_loaded_model_is_the_saved_one(
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
 
 
+class TwiceTheRows(nn.Module):
+    """An embedding with something more, as an adapter puts in its place."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return 2 * self.inner(ids)
+
+
+@torch.no_grad()
+def test_what_replaces_the_shared_embedding_is_called_for_source_and_target() -> None:
+    model, source, target = small_model(), draw_tokens(B, S), draw_tokens(B, T)
+    shared = model.get_input_embeddings()
+    rows = {"inputs_embeds": shared(source), "decoder_inputs_embeds": shared(target)}
+    before = model(**rows).logits
+    expected = model(**{name: 2 * embeddings for name, embeddings in rows.items()}).logits
+    model.model.shared = TwiceTheRows(shared)
+    close(model(source, decoder_input_ids=target).logits, expected)
+    encoded = model.get_encoder()(source)  # as generate() does
+    close(model(decoder_input_ids=target, encoder_outputs=encoded).logits, expected)
+    model.model.shared = shared
+    close(model(source, decoder_input_ids=target).logits, before)
+
+
+@pytest.mark.parametrize("way", ["target_modules", "modules_to_save"])
+def test_an_adapter_of_the_shared_embedding_is_trained_and_used(tmp_path: Path, way: str) -> None:
+    peft = pytest.importorskip("peft")
+    fields: dict[str, Any] = {"target_modules": ["value_proj"]}
+    source, target = draw_tokens(B, S), draw_tokens(B, T)
+    model = peft.get_peft_model(small_model(), peft.LoraConfig(**fields | {way: ["shared"]}))
+    before = model(source, decoder_input_ids=target).logits
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    assert any("shared" in name for name in trained)
+    optimizer = torch.optim.SGD(trained.values(), lr=1.0)
+    for _ in range(2):  # one of LoRA's two matrices starts as zero, and the other has no gradient
+        model.train()(source, labels=LABELS).loss.backward()
+        optimizer.step()
+    for name, parameter in trained.items():
+        assert parameter.grad.any(), name
+    model.save_pretrained(tmp_path)
+    after = model.eval()(source, decoder_input_ids=target).logits
+    assert (after - before).abs().max() > 1e-3
+    again = peft.PeftModel.from_pretrained(small_model(), tmp_path)
+    close(again(source, decoder_input_ids=target).logits, after)
+
+
 @torch.no_grad()
 @tyings
 @pytest.mark.parametrize("new_size", [V + 6, V - 6])

@@ -645,10 +645,19 @@ class VaswaniModel(VaswaniPreTrainedModel):
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         """Replace the source's embedding, and the target's where they are one."""
-        self.encoder.embed_tokens = value
         if self.config.share_embeddings:
             self.shared = value
-            self.decoder.embed_tokens = value
+        else:
+            self.encoder.embed_tokens = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; what replaces `shared` replaces the embeddings that are tied to it.
+
+        So the stacks call what adapters (PEFT) or a quantizer put in its place.
+        """
+        super().__setattr__(name, value)
+        if name == "shared" and "decoder" in self._modules:
+            self.encoder.embed_tokens = self.decoder.embed_tokens = value
 
     @can_return_tuple
     def forward(
