@@ -34,6 +34,8 @@ class TokenBatchSampler(Sampler[list[int]]):
             `None` for batches as full as can be, as with `pad_to_multiple_of`.
         shuffle: whether the order of batches changes with the epoch; else longest first.
         seed: of the order, and of which pairs of equal lengths share a batch.
+        raised_by: the field that an error names as raising both budgets; `source_tokens` or
+            `target_tokens` unless given.
 
     Attributes:
         batches: the places of each batch's pairs.
@@ -56,6 +58,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         max_padding: float | None = None,
         shuffle: bool = True,
         seed: int = 0,
+        raised_by: str | None = None,
     ) -> None:
         source, target = (
             np.asarray(lengths, dtype=np.int64) for lengths in (source_lengths, target_lengths)
@@ -75,7 +78,7 @@ class TokenBatchSampler(Sampler[list[int]]):
                 so_padded = f", padded to {padded[pair]}," if padded[pair] > lengths[pair] else ""
                 raise ValueError(
                     f"Pair {pair} has {lengths[pair]} {side} tokens{so_padded} but a batch holds "
-                    f"{budget}; raise {field} or lower max_length."
+                    f"{budget}; raise {raised_by or field} or lower max_length."
                 )
         self.shuffle = shuffle
         self.seed = seed
@@ -128,6 +131,7 @@ def training_batches(
             processes.
     """
     source_tokens, target_tokens = batch_budget(training)
+    is_device_full = training.device_tokens is not None and training.gradient_accumulation_steps > 1
     sampler = TokenBatchSampler(
         source_lengths,
         target_lengths,
@@ -137,6 +141,8 @@ def training_batches(
         pad_to_multiple_of=training.pad_to_multiple_of,
         max_padding=training.max_padding,
         seed=training.data_seed if training.data_seed is not None else training.seed,
+        # More tokens an update would be more batches of the same size.
+        raised_by="device_tokens" if is_device_full else None,
     )
     if len(sampler) % training.world_size:
         raise ValueError(

@@ -7,7 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from training import batching
-from training.batching import TokenBatchSampler, by_longer_side, cut
+from training.arguments import parse_arguments
+from training.batching import TokenBatchSampler, by_longer_side, cut, training_batches
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
@@ -238,6 +239,23 @@ def test_a_pair_longer_than_a_batch_is_an_error_that_names_it():
     message = "Pair 1 has 1204 source tokens but a batch holds 1000; raise source_tokens or lower"
     with pytest.raises(ValueError, match=message):
         make([(3, 3), (1204, 2)], source_tokens=1000)
+
+
+@pytest.mark.parametrize(
+    ("more", "raised"),
+    [
+        ([], "a batch holds 30; raise source_tokens or"),
+        (["--gradient_accumulation_steps", "3"], "a batch holds 10; raise source_tokens or"),
+        # 4 batches an update; twice the source_tokens would make 8, as large as before.
+        (["--device_tokens", "9"], "a batch holds 7; raise device_tokens or"),
+        (["--device_tokens", "30"], "a batch holds 30; raise source_tokens or"),
+    ],
+)
+def test_a_pair_too_long_for_a_batch_is_told_with_the_field_that_would_do(tmp_path, more, raised):
+    options = ["--source_tokens", "30", "--target_tokens", "30", "--output_dir", str(tmp_path)]
+    training = parse_arguments(["base", *options, "--use_cpu", "true", *more]).training
+    with pytest.raises(ValueError, match=f"Pair 1 has 31 source tokens but {raised}"):
+        training_batches(training, [2, 31], [2, 2])
 
 
 def test_no_pairs_are_an_error():
