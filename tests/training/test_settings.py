@@ -20,8 +20,8 @@ def recipe(tmp_path):
     return str(tmp_path / "tiny.yaml")
 
 
-def told(recipe, *options):
-    return parse_arguments([recipe, "--train_file", "a.tsv", *options])
+def told(recipe, *options, text="a.tsv"):
+    return parse_arguments([recipe, "--train_file", text, *options])
 
 
 @pytest.fixture
@@ -59,7 +59,10 @@ PAIRS = Dataset.from_dict({"input_ids": [[5, 6, 2], [7, 2]], "labels": [[8, 2], 
         (["--tokenizer", "other"], "tokenizer=None then and 'other' now"),
         (["--optim", "adafactor"], "optim='adamw_torch_fused' then and 'adafactor' now"),
         (
-            ["--lr_scheduler_type", "greedy", "--eval_strategy", "steps"],
+            [
+                *("--lr_scheduler_type", "greedy", "--eval_strategy", "steps"),
+                *("--validation_file", "v.tsv"),
+            ],
             "lr_scheduler_type='inverse_sqrt' then and 'greedy' now",
         ),
     ],
@@ -114,7 +117,7 @@ def test_the_same_settings_change_nothing(made, recipe):
 
 
 def test_text_that_has_moved_is_the_same_and_other_text_is_refused(made, recipe):
-    checkpoint, moved = made(), Settings(told(recipe, "--train_file", "moved.tsv"))
+    checkpoint, moved = made(), Settings(told(recipe, text="moved.tsv"))
     moved.go_on_from(checkpoint)
     moved.check_text(PAIRS)
     other = Dataset.from_dict({**PAIRS.to_dict(), "labels": [[8, 2], [10, 2]]})
