@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
@@ -477,6 +478,24 @@ def test_a_loaded_model_is_the_saved_one(
     assert shared_names(loaded) == groups
     inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T)}
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+
+
+@tyings
+def test_a_file_has_all_that_load_state_dict_asks_for(
+    tmp_path: Path, share: bool, tie: bool, groups: list[set[str]]
+) -> None:
+    # The library's trainer loads a checkpoint so, and warns of keys that are missing.
+    model = small_model(share_embeddings=share, tie_word_embeddings=tie)
+    model.save_pretrained(tmp_path)
+    other = small_model(seed=1, share_embeddings=share, tie_word_embeddings=tie)
+    weights = load_file(tmp_path / "model.safetensors")
+    assert other.load_state_dict(weights).missing_keys == []
+    assert shared_names(other) == groups
+    for name, parameter in model.named_parameters():
+        assert torch.equal(other.get_parameter(name), parameter), name
+    del weights["model.decoder.layers.0.feed_forward.inner.weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\).*layers.0.feed_forward.inner.weight"):
+        other.load_state_dict(weights)
 
 
 class TwiceTheRows(nn.Module):

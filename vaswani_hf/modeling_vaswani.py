@@ -31,7 +31,7 @@ Where the paper is silent or we do otherwise:
 # trf-ignore: TRF041 share_embeddings, position_encoding, final_norm, scale_embedding
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -465,6 +465,23 @@ class VaswaniPreTrainedModel(PreTrainedModel):
         if all_submodels:
             return super().get_expanded_tied_weights_keys(all_submodels=True)
         return dict(self._tied_weights_keys or {})
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As torch's; a tied parameter needs only its source's entry, as `model.safetensors` has.
+
+        Else the library's trainer warns of missing keys whenever it resumes. With `assign`, which
+        would make a parameter of each entry, nothing is added.
+        """
+        tied = {
+            target: state_dict[source]
+            for target, source in self.all_tied_weights_keys.items()
+            if source in state_dict and target not in state_dict
+        }
+        if tied and not assign:
+            state_dict = {**state_dict, **tied}
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 
 class VaswaniEncoder(VaswaniPreTrainedModel):
