@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
-from transformers.cache_utils import EncoderDecoderCache, StaticCache
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
 from tests import references
 from vaswani_hf import (
@@ -1266,6 +1266,29 @@ def test_the_loss_of_a_half_precision_model_is_in_float32(
 ) -> None:
     model = small_model().to(dtype).train(training)
     assert model(draw_tokens(B, S), labels=LABELS).loss.dtype == torch.float32
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("length", [T - 1, T + 1])
+def test_labels_of_another_length_than_the_target_are_refused(training: bool, length: int) -> None:
+    model, target = small_model().train(training), draw_tokens(B, T)
+    message = rf"labels .*\(2, 5\), got labels of shape \(2, {length}\)"
+    with pytest.raises(ValueError, match=message):
+        model(draw_tokens(B, S), decoder_input_ids=target, labels=draw_tokens(B, length))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_labels_may_be_of_32_bits(training: bool) -> None:
+    model = small_model(dropout=0.0).train(training)
+    expected = model(draw_tokens(B, S), labels=LABELS).loss
+    assert model(draw_tokens(B, S), labels=LABELS.int()).loss == expected
+
+
+def test_a_cache_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be an EncoderDecoderCache, got a DynamicCache"):
+        small_model()(
+            draw_tokens(B, S), decoder_input_ids=draw_tokens(B, T), past_key_values=DynamicCache()
+        )
 
 
 def test_logits_to_keep_beside_labels_is_refused() -> None:
