@@ -28,6 +28,7 @@ from training.streaming import TokenBatchStream, check_streaming
 from training.trainer import DivergedError, VaswaniTrainer
 from training.watching import final_checkpoints
 from vaswani_hf.hub import HubError, export, fetch
+from vaswani_hf.lines import escape_unprintable
 
 
 logger = logging.getLogger("training")
@@ -35,6 +36,7 @@ logger = logging.getLogger("training")
 
 def main(argv: list[str]) -> None:
     """Recipe, data, model, training, averaging, evaluation, export."""
+    escape_unprintable()
     # At the start: the files may change while a long run goes on.
     begun, commit = time.monotonic(), current_commit()
     try:
