@@ -10,31 +10,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 import yaml
 from transformers import HfArgumentParser, Seq2SeqTrainingArguments
 
 from vaswani_hf import VaswaniConfig
 from vaswani_hf.generation_vaswani import POWER, WU
+from vaswani_hf.tokenization_vaswani import check_vocab_size
 
+from .limits import check_library, check_ranges, refuse_unheeded
 from .metrics import preparation
-from .watching import check_best, check_reports, choose_metric
+from .watching import check_best, check_reports, choose_metric, do_without_validation
 
 
 RECIPES = Path(__file__).parent / "recipes"
 EXTENDS = "extends"  # the recipe that another one builds on
 NO_DATASET = "none"  # on the command line, where there is no null
+TRAINING_FILES = ("train_source", "train_target", "train_file")
+FILES = TRAINING_FILES + tuple(
+    f"{split}_{side}" for split in ("validation", "test") for side in ("source", "target", "file")
+)
 
 # Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
 _NOT_CHOSEN = {"is_encoder_decoder", "use_cache", "target_vocab_size"} | {
     f"{token}_token_id" for token in ("pad", "eos", "bos", "decoder_start")
-}
-
-# The library counts batches in sentences; section 5.1 counts them in tokens.
-_REPLACED = {
-    "per_device_train_batch_size": "source_tokens and target_tokens",
-    "per_device_eval_batch_size": "eval_batch_tokens",
-    "auto_find_batch_size": "source_tokens and target_tokens",
-    "train_sampling_strategy": "source_tokens and target_tokens",
 }
 
 ModelArguments = dataclasses.make_dataclass(
@@ -152,12 +151,7 @@ class DataArguments:
     def __post_init__(self) -> None:
         if self.dataset == NO_DATASET:
             self.dataset = None
-        _require_at_least_one("shuffle_buffer_pairs", self.shuffle_buffer_pairs)
-        if self.tokenizer_sample_pairs is not None:
-            _require_at_least_one("tokenizer_sample_pairs", self.tokenizer_sample_pairs)
-        ratio = self.max_length_ratio
-        if ratio is not None and not ratio >= 1:
-            raise ValueError(f"max_length_ratio must be at least 1, got max_length_ratio={ratio}.")
+        check_ranges(self)
 
 
 @dataclass
@@ -281,8 +275,12 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     )
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         choose_metric(self)
+        if self.bf16 and not torch.accelerator.is_available():
+            self.use_cpu = True  # as it would be; the library asks to be told
         super().__post_init__()
+        check_library(self)
         check_best(self)
         check_reports(self)
         # Nameless, a killed run would go on as another one in trackio, and its scores as a third.
@@ -290,13 +288,6 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         # The parser makes text of it, and the library a Space of that name.
         if str(self.trackio_static_space_id).lower() in ("false", "no", "none"):
             self.trackio_static_space_id = False
-        for name in ("source_tokens", "target_tokens", "eval_batch_tokens", "average_last"):
-            _require_at_least_one(name, getattr(self, name))
-        _require_at_least_one("num_beams", self.num_beams)
-        if self.pad_to_multiple_of is not None:
-            _require_at_least_one("pad_to_multiple_of", self.pad_to_multiple_of)
-        if not 0 <= self.max_padding <= 1:
-            raise ValueError(f"max_padding must lie in [0, 1], got max_padding={self.max_padding}.")
         if self.fp16 and self.device.type == "cpu":
             raise ValueError(
                 "fp16=True needs a GPU: on a CPU, Accelerate would train in float32 all the same; "
@@ -309,12 +300,8 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
                     f"set {name.removesuffix('_full_eval')}."
                 )
         if self.device_tokens is not None:
-            _require_at_least_one("device_tokens", self.device_tokens)
             self._work_out_accumulation(self.device_tokens)
-        if self.dry_run_updates < 0:
-            raise ValueError(
-                f"dry_run_updates must be at least 0, got dry_run_updates={self.dry_run_updates}."
-            )
+        self._check_budgets()
         preparation(self.bleu_tokenize, is_split=False)
         if self.compound_split_bleu is not None:
             preparation(self.compound_split_bleu, is_split=True)
@@ -345,6 +332,16 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
                 f"{self.average_last} needs; raise the one or lower the other."
             )
 
+    def _check_budgets(self) -> None:
+        parts = self.world_size * self.gradient_accumulation_steps
+        for side in ("source_tokens", "target_tokens"):
+            if getattr(self, side) // parts < 2:
+                raise ValueError(
+                    f"{side}={getattr(self, side)} over {parts} batches an update leaves "
+                    f"{getattr(self, side) // parts} tokens a batch, and a piece and `</s>` are 2; "
+                    f"raise {side}."
+                )
+
     def _work_out_accumulation(self, device_tokens: int) -> None:
         given = self.gradient_accumulation_steps
         held = self.world_size * device_tokens
@@ -366,16 +363,21 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             )
 
 
-def _require_at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {name}={value}.")
+_LISTS = {
+    spec.name
+    for part in (DataArguments, VaswaniTrainingArguments)
+    for spec in dataclasses.fields(part)
+    if "list[" in str(spec.type)
+}
+_DEFAULTS = {spec.name: spec.default for spec in dataclasses.fields(VaswaniTrainingArguments)}
 
 
 @dataclass
 class Arguments:
     """Everything a run is told, in three parts, and `chosen`: what recipes and command line set.
 
-    Secrets, such as `hub_token`, are left out of `chosen`, which is written down.
+    Secrets, such as `hub_token`, are left out of `chosen`, which is written down. `given` are the
+    settings of the command line, and `notes` what the log should say about settings that gave way.
     """
 
     recipe: str
@@ -383,17 +385,19 @@ class Arguments:
     data: DataArguments
     training: VaswaniTrainingArguments
     chosen: dict[str, Any]
+    given: frozenset[str] = frozenset()
+    notes: list[str] = field(default_factory=list)
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Read `RECIPE [--field value ...]`.
+    """Read `RECIPE [--field value ...]`, and refuse what cannot work whatever the text is.
 
     Args:
         argv: the command line without the program's name.
 
     Raises:
-        ValueError: if the recipe or a field is unknown (a near name is suggested), or a value is
-            not of its field's type or range.
+        ValueError: if the recipe or a field is unknown (a near name is suggested), a value is not
+            of its field's type or range, or values do not go together.
     """
     if not argv or argv[0].startswith("-"):
         raise ValueError(
@@ -401,30 +405,56 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
             f"file, then --field value."
         )
     recipe, *options = argv
-    chosen = read_recipe(recipe)
-    _override(chosen, _read_options(options))
-    for name in chosen.keys() & _REPLACED.keys():
-        raise ValueError(
-            f"{name}={chosen[name]} would have no effect: batches are counted in tokens; set "
-            f"{_REPLACED[name]}."
-        )
+    notes: list[str] = []
+    chosen, given = read_recipe(recipe, notes), _read_options(options)
+    _override(chosen, given, notes)
+    refuse_unheeded(chosen, _DEFAULTS)
     name = recipe if recipe in recipe_names() else Path(recipe).stem
     chosen.setdefault("output_dir", f"runs/{name}")
     parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
     parser.error = _raise_value_error
     try:
         model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
-    except ValueError as error:  # the library's too are about what was written
+    except (ValueError, ImportError) as error:  # the library's too are about what was written
         raise ValueError(str(error)) from error
     if chosen.get("gradient_accumulation_steps") is not None:
         training.refuse_other_accumulation(int(chosen["gradient_accumulation_steps"]))
-    return Arguments(
+    arguments = Arguments(
         recipe=name,
         model={name: value for name, value in vars(model).items() if value is not None},
         data=data,
         training=training,
         chosen={name: value for name, value in chosen.items() if not name.endswith("_token")},
+        given=frozenset(given),
+        notes=notes,
     )
+    _check_together(arguments)
+    return arguments
+
+
+def _check_together(arguments: Arguments) -> None:
+    """Refuse settings of different parts that contradict each other, and a model that cannot be."""
+    model, data, training = arguments.model, arguments.data, arguments.training
+    if not training.model_name_or_path:  # whose own configuration decides
+        vocab_size = model.get("vocab_size", VaswaniConfig.vocab_size)
+        if not (data.tokenizer or data.segmented):
+            check_vocab_size(vocab_size)
+        VaswaniConfig(**model)
+    if data.streaming and arguments.chosen.get("max_padding") not in (None, 1):
+        raise ValueError(
+            f"max_padding={training.max_padding} has no effect on streaming, whose batches are as "
+            f"full as can be: leave it out, or set it to 1."
+        )
+    is_share = 0 < training.warmup_steps < 1
+    if is_share and training.learning_rate is None and training.max_steps < 1:
+        raise ValueError(
+            f"warmup_steps={training.warmup_steps} is a share of the updates, and the highest "
+            f"learning rate is worked out from their number: set learning_rate or max_steps."
+        )
+    has_text = data.train_source or data.train_file or data.corpora
+    if has_text and not (data.dataset or data.validation_source or data.validation_file):
+        note = do_without_validation(training, arguments.given)
+        arguments.notes += [note] if note else []
 
 
 def field_names() -> set[str]:
@@ -444,11 +474,12 @@ def recipe_names() -> set[str]:
     }
 
 
-def read_recipe(recipe: str) -> dict[str, Any]:
+def read_recipe(recipe: str, notes: list[str] | None = None) -> dict[str, Any]:
     """The fields of a recipe, those of the recipes it extends included.
 
     Args:
         recipe: a name in `training/recipes`, or the path of a YAML file.
+        notes: is told which fields gave way to others.
 
     Raises:
         ValueError: if there is no such recipe, it is no mapping, it sets an unknown field, or it
@@ -471,7 +502,7 @@ def read_recipe(recipe: str) -> dict[str, Any]:
         path = _find_recipe(parent, beside=path.parent) if parent else None
     merged: dict[str, Any] = {}
     for content in reversed(chain):
-        _override(merged, content)
+        _override(merged, content, [] if notes is None else notes)
     return merged
 
 
@@ -494,10 +525,29 @@ def _listed(names: set[str]) -> str:
     )
 
 
-def _override(chosen: dict[str, Any], later: dict[str, Any]) -> None:
-    chosen.update(later)
+def _override(chosen: dict[str, Any], later: dict[str, Any], notes: list[str]) -> None:
+    """Let later settings win, also over earlier ones that they cannot stand beside.
+
+    Else the recipe's number of updates would win over epochs, and text of two places be mixed:
+    training pairs of the one, and test pairs of the other.
+    """
+    replaced: dict[str, Any] = {}
     if "num_train_epochs" in later and "max_steps" not in later:
-        chosen["max_steps"] = -1  # else the recipe's number of updates would win over the epochs
+        chosen["max_steps"] = -1
+    if any(later.get(name) for name in TRAINING_FILES) and "dataset" not in later:
+        replaced = {name: chosen.get(name) for name in ("dataset", "dataset_config")}
+    elif later.get("dataset") not in (None, NO_DATASET):
+        replaced = {name: chosen.get(name) for name in FILES}
+    for name, value in replaced.items():
+        if value and name not in later:
+            chosen[name] = None
+            by = "dataset" if name in FILES else "the training files"
+            notes.append(f"{name}={_shown(value)} of the recipe gives way to {by}.")
+    chosen.update(later)
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _find_recipe(recipe: str, beside: Path) -> Path:
@@ -518,7 +568,10 @@ def _refuse_unknown(key: str, where: str) -> None:
 
 
 def _read_options(options: Sequence[str]) -> dict[str, Any]:
-    """`--field value` pairs; a field without a value is true, one with several a list."""
+    """`--field value` pairs; a field without a value is true, one with several a list.
+
+    A list that is named again grows; any other field may be named once.
+    """
     read: dict[str, Any] = {}
     name = None
     for option in options:
@@ -526,7 +579,10 @@ def _read_options(options: Sequence[str]) -> dict[str, Any]:
             name, has_value, value = option[2:].partition("=")
             name = name.replace("-", "_")
             _refuse_unknown(name, "command line")
-            read[name] = [value] if has_value else []
+            if name in read and name not in _LISTS:
+                raise ValueError(f"command line: --{name} is given twice; give it once.")
+            read.setdefault(name, [])
+            read[name] += [value] if has_value else []
         elif name is None:
             raise ValueError(f"command line: '{option}' follows no --field.")
         else:

@@ -2,11 +2,13 @@
 """Sentence pairs: from the Hub, from files or made up; read and encoded."""
 
 import copy
-import gzip
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +24,20 @@ from datasets import (
     concatenate_datasets,
     load_dataset,
 )
-from datasets.exceptions import DatasetGenerationError
+from datasets.config import HF_DATASETS_CACHE
+from datasets.exceptions import DatasetGenerationError, DatasetsError
 from datasets.fingerprint import Hasher
+from huggingface_hub import HfApi
+from huggingface_hub.constants import HF_HUB_OFFLINE
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from vaswani_hf.lines import read_lines
+from vaswani_hf.hub import explained
+from vaswani_hf.lines import read_decodable_lines, read_lines
 from vaswani_hf.loss_vaswani import IGNORED
 from vaswani_hf.tokenization_vaswani import join_pieces
 
-from .arguments import DataArguments
+from .arguments import Arguments, DataArguments
 from .batching import full_batch
 from .corpora import CorpusPlan, plan_corpora, shares
 
@@ -38,6 +45,7 @@ from .corpora import CorpusPlan, plan_corpora, shares
 SPLITS = ("train", "validation", "test")
 SAMPLE_PAIRS = 1_000_000  # teach the vocabulary when streaming, unless said otherwise
 _ROWS = 10000  # of Arrow tables, at a time
+_TIMEOUT_SECONDS = 10.0  # for the Hub to say whether it has a dataset
 
 
 @dataclass
@@ -129,18 +137,19 @@ def stream_pairs(arguments: DataArguments) -> IterableDataset:
     files = _files_of(arguments, "train")
     if files is not None:
         _require_files(files)
-        return IterableDataset.from_generator(
-            _rows,
-            gen_kwargs=_how_to_read(files, arguments, arguments.drop_undecodable),
-            features=_TEXTS,
-        )
+        how = _how_to_read(files, arguments, arguments.drop_undecodable)
+        _require_lines(how, "train")
+        return IterableDataset.from_generator(_rows, gen_kwargs=how, features=_TEXTS)
     if not arguments.dataset:
         raise ValueError(NO_TRAINING_DATA)
     if arguments.dataset == "demo":
         raise ValueError("dataset=demo is made in memory; leave out streaming.")
-    return load_dataset(
-        arguments.dataset, arguments.dataset_config, split=arguments.train_split, streaming=True
-    )
+    rows = _load_dataset(arguments, arguments.train_split, streaming=True)
+    if rows is None:
+        raise ValueError(
+            f"{arguments.dataset} has no split {arguments.train_split}; set train_split."
+        )
+    return rows
 
 
 def read_row(row: dict[str, Any], arguments: DataArguments) -> tuple[str | None, str | None]:
@@ -166,11 +175,27 @@ def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | No
     _require_files(files)
     # A test set is not to lose sentences.
     how = _how_to_read(files, arguments, arguments.drop_undecodable and split == "train")
-    try:
+    _require_lines(how, split)
+    with _told_by_cause():
         return Dataset.from_generator(_rows, gen_kwargs=how, features=_TEXTS)
-    except DatasetGenerationError as error:
-        if isinstance(error.__cause__, ValueError):  # of `read_pairs`, for the user as it is
-            raise error.__cause__ from None
+
+
+@contextmanager
+def _told_by_cause() -> Iterator[None]:
+    """What `datasets` wraps its own error around, as it is; a full disk with the cache's folder."""
+    try:
+        yield
+    except (DatasetGenerationError, OSError) as error:
+        cause = error.__cause__ if isinstance(error, DatasetGenerationError) else error
+        if isinstance(cause, ValueError):
+            raise cause from None
+        if isinstance(cause, OSError) and cause.errno in (ENOSPC, EDQUOT, EFBIG):
+            raise OSError(
+                f"{HF_DATASETS_CACHE}: no space is left for the text that was read; make room, or "
+                f"set HF_DATASETS_CACHE to a folder of another disk."
+            ) from error
+        if isinstance(cause, OSError):
+            raise cause from None
         raise
 
 
@@ -189,8 +214,16 @@ def _files_of(arguments: DataArguments, split: str) -> Files | None:
 
 def _require_files(files: Files) -> None:
     for path in itertools.chain(*files):
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; name a file, or give it as --dataset.")
         if not path.is_file():
             raise FileNotFoundError(f"There is no file {path}.")
+
+
+def _require_lines(how: dict[str, Any], split: str) -> None:
+    if next(_rows(**how), None) is None:
+        names = ", ".join(map(str, itertools.chain(*how["files"])))
+        raise ValueError(f"{names}: no line is there; split {split} needs pairs.")
 
 
 def _load_named(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
@@ -202,12 +235,9 @@ def _load_named(arguments: DataArguments, split: str, seed: int) -> Dataset | No
             {"source": [pair[0] for pair in pairs], "target": [pair[1] for pair in pairs]}
         )
     name = getattr(arguments, f"{split}_split")
-    try:
-        loaded = load_dataset(arguments.dataset, arguments.dataset_config, split=name)
-    except ValueError as error:
-        if split != "train" and "split" in str(error):
-            return None
-        raise
+    loaded = _load_dataset(arguments, split)
+    if loaded is None:
+        return None
     keys, where = (arguments.source_column, arguments.target_column), arguments.dataset
 
     # Only what the texts depend on: what `map` keeps is found again by a hash of this function.
@@ -215,7 +245,46 @@ def _load_named(arguments: DataArguments, split: str, seed: int) -> Dataset | No
         pair = _pair_of(row, keys, f"{where}, split {name}")
         return {"source": pair[0], "target": pair[1]}
 
-    return loaded.map(texts, remove_columns=loaded.column_names)
+    with _told_by_cause():
+        return loaded.map(texts, remove_columns=loaded.column_names)
+
+
+def _load_dataset(arguments: DataArguments, split: str, streaming: bool = False) -> Any:
+    """A split of a dataset of the Hub or of a folder; `None` without one to validate or test on.
+
+    Raises:
+        ValueError: if it cannot be read, or has no split to train on.
+        HubError: if it cannot be fetched.
+    """
+    name, split_name = str(arguments.dataset), getattr(arguments, f"{split}_split")
+    _require_dataset(name)
+    try:
+        with _told_by_cause():
+            return load_dataset(
+                name, arguments.dataset_config, split=split_name, streaming=streaming
+            )
+    except (ValueError, DatasetsError) as error:
+        if split != "train" and isinstance(error, ValueError) and "split" in str(error):
+            return None
+        cause = error.__cause__ or error
+        reason = " ".join(str(cause).split())
+        raise ValueError(f"dataset={name}, split {split_name}: {reason}") from error
+
+
+def _require_dataset(name: str) -> None:
+    """Ask the Hub for a dataset once, quickly; `datasets` would ask for half a minute."""
+    if Path(name).exists():
+        return
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise ValueError(
+            f"dataset={name} is no folder, and no id on the Hub looks like it."
+        ) from None
+    if HF_HUB_OFFLINE or Path(HF_DATASETS_CACHE, name.replace("/", "___")).is_dir():
+        return
+    with explained(f"fetch the dataset {name}", name):
+        HfApi().dataset_info(name, timeout=_TIMEOUT_SECONDS)
 
 
 def _how_to_read(files: Files, arguments: DataArguments, drop_undecodable: bool) -> dict[str, Any]:
@@ -260,7 +329,7 @@ def read_pairs(
     Raises:
         ValueError: if two files differ in length, or a line is not UTF-8 or not as described.
     """
-    read = _decodable_lines if drop_undecodable else read_lines
+    read = read_decodable_lines if drop_undecodable else read_lines
     for source, target in zip(sources, targets, strict=True):
         yield from _aligned(source, target, read)
     for path in files:
@@ -274,18 +343,7 @@ def read_pairs(
             elif suffix == ".tsv":
                 yield _tab_separated(line, where)
             else:
-                yield _json_pair(line, keys, where)
-
-
-def _decodable_lines(path: Path) -> Iterator[str | None]:
-    """The lines as `read_lines` gives them, `None` for one that is not UTF-8."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as lines:
-        for line in lines:
-            try:
-                yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
-            except UnicodeDecodeError:
-                yield None
+                yield _writable(_json_pair(line, keys, where), where, drop_undecodable)
 
 
 _END: Any = object()  # of a file; a line may be `None`
@@ -312,10 +370,28 @@ def _tab_separated(line: str, where: str) -> tuple[str, str]:
     return cells[0], cells[1]
 
 
+def _writable(
+    pair: tuple[str, str], where: str, drop_undecodable: bool
+) -> tuple[str | None, str | None]:
+    """The pair, if its texts can be written as UTF-8: JSON can spell half a surrogate pair."""
+    try:
+        for text in pair:
+            text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        if drop_undecodable:
+            return None, None
+        escape = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(
+            f"{where} has half of a surrogate pair, {escape}, which is no text; mend the line, or "
+            f"set drop_undecodable."
+        ) from error
+    return pair
+
+
 def _json_pair(line: str, keys: tuple[str, str], where: str) -> tuple[str, str]:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers and nesting beyond all bounds
         raise ValueError(f"{where} is not JSON: {error}.") from error
     if not isinstance(row, dict):
         raise ValueError(f"{where} must be a JSON object.")
@@ -359,7 +435,9 @@ def encode_pairs(
     # Of our own: the library's would hash the tokenizer's whole object, whose inner state changes
     # with its use.
     made_of = (pairs._fingerprint, _identity(tokenizer), segmented, _ENCODING)
-    return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=Hasher.hash(made_of))
+    fingerprint = Hasher.hash(made_of)
+    with _told_by_cause():
+        return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
 
 
 _ENCODING = 1  # to be raised when `encode_pairs` gives other columns
@@ -410,6 +488,49 @@ def side_lengths(pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
         sources[rows], targets[rows] = lengths_of(table, "input_ids"), lengths_of(table, "labels")
         first = rows.stop
     return sources, targets
+
+
+def check_lengths(
+    arguments: Arguments, model: PreTrainedModel, pairs: Mapping[str, Dataset]
+) -> None:
+    """Refuse pairs that are longer than a training batch holds, or than positions were learned.
+
+    Args:
+        arguments: of the run.
+        model: the model to train.
+        pairs: encoded pairs by split; where training text is a stream, all but that.
+
+    Raises:
+        ValueError: naming the split, the pair's place in it from 0, its length and what would do.
+    """
+    data, training, config = arguments.data, arguments.training, model.config
+    parts = training.world_size * training.gradient_accumulation_steps
+    positions = math.inf
+    if config.position_encoding == "learned":  # sinusoids do not end
+        positions = config.max_position_embeddings
+    if data.streaming and data.max_length > positions:
+        raise ValueError(
+            f"max_length={data.max_length} but max_position_embeddings={positions} are learned; "
+            f"raise that or lower max_length."
+        )
+    for split in pairs:
+        if split == "train" and data.streaming:
+            continue
+        sides = zip(("source", "target"), side_lengths(pairs[split]), strict=True)
+        for side, lengths in sides:
+            pair, longest = int(lengths.argmax()), int(lengths.max())
+            where = f"Pair {pair} of split {split} has {longest} {side} tokens but"
+            budget = getattr(training, f"{side}_tokens") // parts
+            if split == "train" and longest > budget:
+                raise ValueError(
+                    f"{where} a batch holds {budget}; raise {side}_tokens or lower max_length."
+                )
+            if longest > positions:
+                way_out = "lower max_length" if split == "train" else "leave the pair out"
+                raise ValueError(
+                    f"{where} max_position_embeddings={positions} are learned; raise that or "
+                    f"{way_out}."
+                )
 
 
 def arrow_tables(pairs: Dataset, columns: list[str]) -> Iterator[pa.Table]:

@@ -3,9 +3,12 @@
 
 from pathlib import Path
 
+from huggingface_hub import snapshot_download
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf.hub import explained, fetch
 from vaswani_hf.modeling_vaswani import AddAndNorm, EmbeddingWithPositions, FeedForward
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
@@ -14,6 +17,101 @@ from .data import Corpus
 
 
 TOKENIZER_FOLDER = "tokenizer"  # in the output folder, from the start of the run
+_TOKENIZER_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
+_CHANGEABLE = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
+
+
+def fetch_start(arguments: Arguments) -> None:
+    """Fetch the trained model and the tokenizer that are named, and put their folders there.
+
+    Raises:
+        ValueError: if they cannot be loaded, are of another sort, or do not go with each other or
+            with the recipe.
+        HubError: if they cannot be fetched.
+    """
+    data, training = arguments.data, arguments.training
+    name, config = training.model_name_or_path, None
+    if name:
+        training.model_name_or_path = str(fetch(name))
+        config = _config_of(training.model_name_or_path, name)
+        _set_fields(config, arguments, name)
+    if data.tokenizer:
+        named, data.tokenizer = data.tokenizer, str(_fetch_tokenizer(data.tokenizer))
+        tokenizer = load_tokenizer(data.tokenizer, named)
+        if name and config is not None:
+            _check_pieces(tokenizer, named, config, str(training.model_name_or_path), name)
+
+
+def _config_of(folder: str, name: str) -> VaswaniConfig:
+    content, _ = VaswaniConfig.get_config_dict(folder)
+    if content.get("model_type") != VaswaniConfig.model_type:
+        raise ValueError(
+            f"model_name_or_path={name} holds a model of type {content.get('model_type')}; this "
+            f"trains type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
+        )
+    return VaswaniConfig.from_dict(content)
+
+
+def _fetch_tokenizer(name: str) -> Path:
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise ValueError(
+            f"tokenizer={name} is no folder, and no id on the Hub looks like it."
+        ) from None
+    with explained(f"fetch the tokenizer {name}", name):
+        return Path(snapshot_download(name, allow_patterns=list(_TOKENIZER_FILES)))
+
+
+def load_tokenizer(folder: str | Path, name: str | Path | None = None) -> PreTrainedTokenizerFast:
+    """The tokenizer of a folder.
+
+    Args:
+        folder: where its files are.
+        name: what messages call it; the folder unless given.
+
+    Raises:
+        ValueError: if there is none, its files are damaged, or it is not of the sort that this
+            project trains with.
+    """
+    name = name or folder
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # whatever a file that is not ours makes the libraries raise
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{name} has no tokenizer that can be loaded: {reason}") from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ValueError(
+            f"The tokenizer of {name} is a {type(tokenizer).__name__}; training needs one of the "
+            f"`tokenizers` library, with a tokenizer.json."
+        )
+    for token in ("pad_token", "eos_token"):
+        if getattr(tokenizer, token) is None:
+            raise ValueError(f"The tokenizer of {name} has no {token}, which ends or pads a text.")
+    return tokenizer
+
+
+def _check_pieces(
+    tokenizer: PreTrainedTokenizerFast, named: str, config: VaswaniConfig, folder: str, name: str
+) -> None:
+    """Refuse a tokenizer whose ids are not those that a trained model has learned."""
+    if (Path(folder) / "tokenizer.json").is_file():
+        expected = load_tokenizer(folder, name).get_vocab()
+        given = tokenizer.get_vocab()
+        differing = sum(given.get(piece) != token for piece, token in expected.items())
+        if differing or len(given) != len(expected):
+            raise ValueError(
+                f"tokenizer={named} is not that of model_name_or_path={name}: it has {len(given)} "
+                f"pieces, and {differing} of that one's {len(expected)} are missing or have "
+                f"another id. Leave tokenizer out."
+            )
+    elif len(tokenizer) > config.vocab_size:
+        raise ValueError(
+            f"tokenizer={named} has {len(tokenizer)} pieces and model_name_or_path={name} "
+            f"{config.vocab_size}; they do not belong together."
+        )
 
 
 def build_tokenizer(
@@ -25,10 +123,10 @@ def build_tokenizer(
     """
     named = checkpoint or arguments.data.tokenizer or arguments.training.model_name_or_path
     if named:
-        return AutoTokenizer.from_pretrained(named)
+        return load_tokenizer(named)
     folder = Path(arguments.training.output_dir) / TOKENIZER_FOLDER
     if arguments.training.process_index and folder.is_dir():
-        return AutoTokenizer.from_pretrained(folder)
+        return load_tokenizer(folder)
     if arguments.data.segmented:
         tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
@@ -56,7 +154,8 @@ def build_model(
     training = arguments.training
     if training.model_name_or_path:
         model = AutoModelForSeq2SeqLM.from_pretrained(training.model_name_or_path)
-        _set_regularization(model, arguments)
+        _set_fields(model.config, arguments, training.model_name_or_path)
+        _set_dropout(model)
         if len(tokenizer) > model.config.vocab_size:
             raise ValueError(
                 f"The tokenizer has {len(tokenizer)} pieces and {training.model_name_or_path} "
@@ -74,16 +173,20 @@ def build_model(
     return model
 
 
-def _set_regularization(model: VaswaniForConditionalGeneration, arguments: Arguments) -> None:
-    changeable = {"dropout", "attention_dropout", "activation_dropout", "label_smoothing"}
-    for name, value in arguments.model.items():
-        if name in changeable:
-            setattr(model.config, name, value)
-        elif name != "vocab_size" and getattr(model.config, name) != value:
+def _set_fields(config: VaswaniConfig, arguments: Arguments, name: str) -> None:
+    """Set what may be set anew in a trained model's configuration, and refuse other shapes."""
+    for field, value in arguments.model.items():
+        if field in _CHANGEABLE:
+            setattr(config, field, value)
+        elif field != "vocab_size" and getattr(config, field) != value:
             raise ValueError(
-                f"{name}={value} differs from the {getattr(model.config, name)} of "
-                f"{arguments.training.model_name_or_path}, whose shape is fixed."
+                f"{field}={value} differs from the {getattr(config, field)} of {name}, whose shape "
+                f"is fixed."
             )
+    config.check()
+
+
+def _set_dropout(model: VaswaniForConditionalGeneration) -> None:
     for module in model.modules():
         if isinstance(module, AddAndNorm | EmbeddingWithPositions):
             module.dropout.p = model.config.dropout

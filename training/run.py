@@ -23,17 +23,17 @@ from transformers.trainer_utils import is_main_process
 from training.arguments import Arguments, parse_arguments
 from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
 from training.cleaning import CleaningRules, clean_and_mix, describe
-from training.data import PairCollator, encode_pairs, load_corpus
+from training.data import PairCollator, check_lengths, encode_pairs, load_corpus
 from training.launch import check_launch, leave_processes
-from training.model import build_model, build_tokenizer
+from training.model import build_model, build_tokenizer, fetch_start
 from training.plan import show_plan, write_elsewhere
 from training.pushing import CheckpointPusher, check_push, push_model
 from training.results import Results, current_commit, write_config
 from training.stopping import leave_if_stopped
-from training.streaming import TokenBatchStream, check_streaming
+from training.streaming import StreamGuard, TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
-from training.watching import final_checkpoints
-from vaswani_hf.hub import export, fetch
+from training.watching import do_without_validation, final_checkpoints
+from vaswani_hf.hub import export
 
 
 logger = logging.getLogger("training")
@@ -59,10 +59,13 @@ def train(argv: list[str]) -> None:
     checkpoint = find_checkpoint(training)
     check_output_dir(training, checkpoint)
     with training.main_process_first(desc="fetching the model"):
-        if training.model_name_or_path:
-            training.model_name_or_path = str(fetch(training.model_name_or_path))
+        fetch_start(arguments)
     with training.main_process_first(desc="reading the text"):
         corpus = load_corpus(data, training.seed)
+    if "validation" not in corpus.splits and (
+        note := do_without_validation(training, arguments.given)
+    ):
+        logger.info(note)
     if not training.dry_run:
         check_push(arguments)
     set_seed(training.seed)
@@ -84,6 +87,7 @@ def train(argv: list[str]) -> None:
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
+    check_lengths(arguments, model, pairs)
     logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
     if training.dry_run:
         show_plan(arguments, model, tokenizer, pairs["train"])
@@ -101,10 +105,14 @@ def train(argv: list[str]) -> None:
     )
     if training.push_to_hub and training.hub_strategy == "every_save" and training.should_save:
         trainer.pusher = CheckpointPusher(arguments)
+    if data.streaming:
+        guard = StreamGuard(pairs["train"])
+        trainer.add_callback(guard)
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     leave_if_stopped(trainer)
     model = trainer.model
     if data.streaming:
+        guard.leave_if_broken(trainer)
         corpus.counts = pairs["train"].report()
         logger.info("Training text: %s.", describe(corpus.counts))
     results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint, commit)
@@ -142,6 +150,8 @@ def set_up_logging(arguments: Arguments) -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
     transformers.utils.logging.set_verbosity_warning()
     logger.setLevel(logging.INFO if is_main else logging.WARNING)
+    for note in arguments.notes:
+        logger.info(note)
 
 
 if __name__ == "__main__":

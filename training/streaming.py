@@ -11,7 +11,7 @@ buffer is filled again.
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,17 +20,25 @@ from threading import Event
 from typing import Any
 
 import numpy as np
+import torch
 import torch.utils.data
 from accelerate.data_loader import DataLoaderShard
 from accelerate.utils import gather_object
 from datasets.distributed import split_dataset_by_node
-from transformers import PreTrainedTokenizerFast
+from transformers import (
+    PreTrainedTokenizerFast,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from .arguments import DataArguments, VaswaniTrainingArguments
 from .batching import TokenBatchSampler
 from .cleaning import KEPT, REASONS, CleaningRules, report
 from .corpora import PLACES, READING, CorpusPlan, shares
 from .data import Corpus, encode_texts, read_row, stream_pairs
+from .launch import leave_processes
 
 
 BUDGETS = ("source_tokens", "target_tokens")
@@ -210,6 +218,10 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
         # The loader is one batch ahead of the batches of an update, and a buffer may be one batch.
         self._recent = deque([self._start], maxlen=self.accumulated + 3)
         self._stop = Event()
+        self._ahead: deque[_Buffer] = deque()  # read, and not begun
+        self._coming: Future[_Buffer]
+        self._read_on: Callable[[], Future[_Buffer]]
+        self._num_read = 0  # batches up to the end of the last buffer that was read
 
     def __iter__(self) -> Iterator[list[dict[str, list[int]]]]:
         self._load_state(self._start)
@@ -217,11 +229,15 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
         for _ in range(self._seen):
             yield []
         reader = ThreadPoolExecutor(1, thread_name_prefix="streaming")
+        self._ahead.clear()
+        self._num_read = self._start["first"]
+        self._read_on = lambda: reader.submit(self._fill)
         try:
-            coming = reader.submit(self._fill)
+            self._coming = self._read_on()
             while True:
-                buffer = coming.result()
-                coming = reader.submit(self._fill)
+                if not self._ahead:
+                    self._read_buffer()
+                buffer = self._ahead.popleft()
                 self.counts = buffer.counts
                 self._recent.append(buffer.before)
                 for place, batch in enumerate(buffer.batches, start=buffer.before["first"]):
@@ -233,6 +249,24 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
         finally:
             self._stop.set()
             reader.shutdown(cancel_futures=True)
+
+    def _read_buffer(self) -> None:
+        buffer = self._coming.result()
+        self._coming = self._read_on()
+        self._ahead.append(buffer)
+        self._num_read = buffer.before["first"] + len(buffer.batches)
+
+    def problem_before(self, num_batches: int) -> str | None:
+        """What keeps this process from so many batches, counted from the start; `None` if nothing.
+
+        To be asked while the stream is being iterated. It reads ahead as far as it must.
+        """
+        while self._num_read < num_batches:
+            problem = self._coming.exception()
+            if isinstance(problem, ValueError | OSError):
+                return str(problem)
+            self._read_buffer()
+        return None
 
     def _fill(self) -> _Buffer:
         """Read until the buffer is full or, of a single corpus, a pass has ended."""
@@ -360,6 +394,52 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
             for name, of_one in of_process.items():
                 counts[name].update(of_one)
         return report(self._plans, counts)
+
+
+class StreamGuard(TrainerCallback):
+    """Ends training, with a checkpoint, before an update whose batches some process cannot get.
+
+    So that a line that cannot be read costs no update, and all processes stop at the same one.
+    """
+
+    def __init__(self, stream: TokenBatchStream) -> None:
+        self.stream = stream
+        self.problem: str | None = None
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Ask whether the batches of the next update are there."""
+        if state.global_step >= state.max_steps:
+            return
+        # The loader is one batch ahead.
+        needed = (state.global_step + 1) * args.gradient_accumulation_steps + 1
+        problem = self.stream.problem_before(needed)
+        is_there = torch.tensor(int(problem is not None), device=args.device)
+        if args.world_size > 1:
+            torch.distributed.all_reduce(is_there, op=torch.distributed.ReduceOp.MAX)
+        if is_there:
+            problems = gather_object([problem]) if args.world_size > 1 else [problem]
+            self.problem = next(found for found in problems if found is not None)
+            control.should_save = control.should_training_stop = True
+
+    def leave_if_broken(self, trainer: Any) -> None:
+        """End the run after training where the text has.
+
+        Raises:
+            ValueError: with what was wrong, and how to go on.
+        """
+        if self.problem is not None:
+            leave_processes(trainer)
+            raise ValueError(
+                f"{self.problem} checkpoint-{trainer.state.global_step} in "
+                f"{trainer.args.output_dir} has all that came before: mend the text, and the same "
+                f"command with --resume_from_checkpoint auto goes on."
+            )
 
 
 def state_file(folder: str | Path, rank: int) -> Path:

@@ -4,6 +4,7 @@
 import html
 import logging
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from transformers.integrations import (
     is_tensorboard_available,
     is_trackio_available,
 )
+from transformers.trainer_utils import IntervalStrategy
 
 
 if TYPE_CHECKING:  # both import this module
@@ -85,13 +87,7 @@ def check_best(training: "VaswaniTrainingArguments") -> None:
         )
     if metric is None or training.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"):
         return  # a schedule that follows the metric needs no checkpoints
-    asked = (
-        f"early_stopping_patience={patience}"
-        if patience is not None
-        else "load_best_model_at_end=True"
-        if training.load_best_model_at_end
-        else f"metric_for_best_model={metric}"
-    )
+    asked = _what_compares(training)
     evaluating, saving = training.eval_strategy, training.save_strategy
     if evaluating == "no":
         raise ValueError(
@@ -118,6 +114,52 @@ def check_best(training: "VaswaniTrainingArguments") -> None:
             f"save_total_limit={limit} would keep the best checkpoint in the place of one of "
             f"average_last={average_last}; set save_total_limit to {average_last + 1} or more."
         )
+
+
+def _what_compares(training: "VaswaniTrainingArguments") -> str:
+    """The setting that compares evaluations, as it is written."""
+    if training.early_stopping_patience is not None:
+        return f"early_stopping_patience={training.early_stopping_patience}"
+    if training.load_best_model_at_end:
+        return "load_best_model_at_end=True"
+    return f"metric_for_best_model={training.metric_for_best_model}"
+
+
+def do_without_validation(
+    training: "VaswaniTrainingArguments", given: Collection[str]
+) -> str | None:
+    """Evaluate nothing during training, as there is no validation set.
+
+    Args:
+        training: its `eval_strategy` becomes `no`.
+        given: the settings of the command line, which are not to be overruled.
+
+    Returns:
+        What the log should say; `None` where nothing was to be evaluated anyway.
+
+    Raises:
+        ValueError: if a setting cannot do without a validation set.
+    """
+    following = training.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
+    asked = [
+        (f"lr_scheduler_type={training.lr_scheduler_type.value}", following),
+        (_what_compares(training), training.metric_for_best_model is not None),
+        ("eval_on_start=True", training.eval_on_start),
+        (
+            f"eval_strategy={training.eval_strategy.value}",
+            "eval_strategy" in given and training.eval_strategy != "no",
+        ),
+    ]
+    for setting, needs_validation in asked:
+        if needs_validation:
+            raise ValueError(
+                f"{setting} needs a validation set, and there is none: give --validation_source "
+                f"and --validation_target, or --validation_file, or leave it out."
+            )
+    if training.eval_strategy == "no":
+        return None
+    training.eval_strategy, training.do_eval = IntervalStrategy.NO, False
+    return "There is no validation set: nothing is evaluated during training."
 
 
 def final_checkpoints(trainer: "VaswaniTrainer", last: list[Path]) -> list[Path]:
@@ -223,7 +265,7 @@ def check_reports(training: "VaswaniTrainingArguments") -> None:
         ValueError: if it is unknown to the library, or its package is not installed.
     """
     try:
-        get_reporting_integration_callbacks(training.report_to)
+        callbacks = get_reporting_integration_callbacks(training.report_to)
     except ValueError as error:
         raise ValueError(f"report_to={' '.join(training.report_to)}: {error}") from error
     for name, is_available in [
@@ -232,6 +274,11 @@ def check_reports(training: "VaswaniTrainingArguments") -> None:
     ]:
         if name in training.report_to and not is_available():
             raise ValueError(f"report_to={name} needs a package: pip install {name}")
+    for callback in callbacks:
+        try:
+            callback()  # looks for its package, and for nothing else
+        except (RuntimeError, ImportError) as error:
+            raise ValueError(f"report_to={' '.join(training.report_to)}: {error}") from error
 
 
 def report_translations(trainer: "VaswaniTrainer", split: str) -> None:

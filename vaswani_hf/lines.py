@@ -2,29 +2,69 @@
 """Text by the line, read strictly."""
 
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+
+BYTE_ORDER_MARK = "\ufeff"  # some editors write it before a text; it is no part of it
 
 
 def read_lines(path: Path) -> Iterator[str]:
     r"""The lines of a text file, plain or gzipped, without their ends.
 
     Only `\n` (and `\r\n`) ends a line: Python's own reader would also split at a bare `\r` and lose
-    the alignment.
+    the alignment. A byte order mark before the first line is left out.
 
     Raises:
-        ValueError: if a line is not UTF-8; file and line are named.
+        ValueError: if a line is not UTF-8, or a file whose name ends in `.gz` is damaged or not
+            gzipped; file and line are named.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as lines:
-        yield from decode_lines(lines, str(path))
+    return decode_lines(_byte_lines(path), str(path))
+
+
+def read_decodable_lines(path: Path) -> Iterator[str | None]:
+    """The lines as `read_lines` gives them, `None` for one that is not UTF-8.
+
+    Raises:
+        ValueError: if a file whose name ends in `.gz` is damaged or not gzipped.
+    """
+    for text in _decoded(_byte_lines(path)):
+        yield None if isinstance(text, UnicodeDecodeError) else text
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     """Lines of bytes as text; an undecodable one is a `ValueError` that names it."""
-    for number, line in enumerate(lines, start=1):
+    for number, text in enumerate(_decoded(lines), start=1):
+        if isinstance(text, UnicodeDecodeError):
+            raise ValueError(f"{name}, line {number} is not UTF-8: {text.reason}.") from text
+        yield text
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str | UnicodeDecodeError]:
+    for place, line in enumerate(lines):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name}, line {number} is not UTF-8: {error.reason}.") from error
+            yield error
+            continue
+        if place == 0:
+            text = text.removeprefix(BYTE_ORDER_MARK)
         yield text.removesuffix("\n").removesuffix("\r")
+
+
+def _byte_lines(path: Path) -> Iterator[bytes]:
+    if path.suffix != ".gz":
+        with open(path, "rb") as lines:
+            yield from lines
+        return
+    number = 1
+    try:
+        with gzip.open(path, "rb") as lines:
+            for number, line in enumerate(lines, start=2):  # noqa: B007, the number is for errors
+                yield line
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{path} is no whole gzip file ({error}, at line {number}): fetch or make it again, or "
+            f"leave off .gz if it is plain text."
+        ) from error

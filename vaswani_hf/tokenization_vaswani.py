@@ -35,6 +35,21 @@ def join_pieces(text: str) -> str:
     return text.replace(f"{SPLIT_MARK} ", "")
 
 
+def check_vocab_size(vocab_size: int) -> int:
+    """How many pieces every learned vocabulary has; a `ValueError` where it has no room for more.
+
+    Args:
+        vocab_size: number of pieces at most.
+    """
+    num_fixed = len(SPECIAL_TOKENS) + len(BYTES)
+    if vocab_size <= num_fixed:
+        raise ValueError(
+            f"vocab_size must be above {num_fixed} (special pieces and bytes), got "
+            f"vocab_size={vocab_size}."
+        )
+    return num_fixed
+
+
 def train_tokenizer(
     corpus: Iterable[str | PathLike[str]] | Iterable[str],
     vocab_size: int = 37000,
@@ -68,12 +83,7 @@ def train_tokenizer(
             not UTF-8.
         FileNotFoundError: if a file is missing.
     """
-    num_fixed = len(SPECIAL_TOKENS) + len(BYTES)
-    if vocab_size <= num_fixed:
-        raise ValueError(
-            f"vocab_size must be above {num_fixed} (special pieces and bytes), got "
-            f"vocab_size={vocab_size}."
-        )
+    num_fixed = check_vocab_size(vocab_size)
     sentences = _lines_of(corpus) if are_files else iter(corpus)
     learner = Tokenizer(models.BPE())
     learner.normalizer, learner.pre_tokenizer = _normalizer(), _pre_tokenizer(split_digits)

@@ -104,10 +104,13 @@ def test_a_secret_is_used_and_not_written_down(tmp_path):
 
 
 def test_a_mapping_reaches_its_field(tmp_path):
-    mine = recipe(tmp_path, "lr_scheduler_kwargs: {min_lr: 1.0e-5}\ntrain_file: []\n")
+    mine = recipe(
+        tmp_path, "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1.0e-5}\n"
+    )
     arguments = parse_arguments([mine, "--output_dir", str(tmp_path)])
     assert arguments.training.lr_scheduler_kwargs == {"min_lr": 1e-5}
-    assert arguments.data.train_file == []
+    mine = recipe(tmp_path, "train_file: []\n")
+    assert parse_arguments([mine, "--output_dir", str(tmp_path)]).data.train_file == []
 
 
 def test_a_batch_size_in_sentences_is_refused_and_not_dropped(tmp_path):

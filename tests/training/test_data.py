@@ -20,6 +20,7 @@ from training.data import (
     encode_texts,
     load_corpus,
     read_pairs,
+    stream_pairs,
 )
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
@@ -86,6 +87,88 @@ def test_a_line_that_is_not_utf8_is_an_error_naming_file_and_line(tmp_path):
 def test_a_malformed_line_is_an_error_that_names_it(tmp_path, name, text, message):
     with pytest.raises(ValueError, match=message):
         list(read_pairs([], [], [write(tmp_path / name, text)]))
+
+
+HALF = '{"source": "one", "target": "ei\\ud800ns"}'  # JSON's spelling of half a surrogate pair
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.jsonl", "null", r"a\.jsonl, line 1 must be a JSON object"),
+        ("a.jsonl", '"one"', r"a\.jsonl, line 1 must be a JSON object"),
+        ("a.jsonl", '{"source": "one", "target": null}', r"a\.jsonl, line 1 has no text under"),
+        ("a.jsonl", "[" * 100_000, r"a\.jsonl, line 1 is not JSON"),
+        ("a.jsonl", '{"source": ' + "9" * 5000 + "}", r"a\.jsonl, line 1 is not JSON"),
+        ("a.jsonl", HALF, r"a\.jsonl, line 1 has half of a surrogate pair, \\ud800"),
+        ("a.tsv", "one\teins\tuno\n", r"a\.tsv, line 1 has 3 columns"),
+        ("a.tsv", "", r"a\.tsv: no line is there; split train needs pairs"),
+        ("a.tsv.gz", b"", r"a\.tsv\.gz"),
+    ],
+)
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_damaged_file_is_named(tmp_path, name, text, message, streaming):
+    path = write(tmp_path / name, text)
+    if name.endswith(".gz"):
+        path.write_bytes(b"one\teins\n")  # not gzipped
+    arguments = DataArguments(train_file=[str(path)], streaming=streaming)
+    with pytest.raises(ValueError, match=message):
+        corpus = load_corpus(arguments)
+        rows = stream_pairs(corpus.plans[0].arguments)
+        assert [*rows] and streaming
+
+
+def test_half_a_surrogate_pair_counts_as_undecodable(tmp_path):
+    path = write(tmp_path / "a.jsonl", HALF + '\n{"source": "two", "target": "zwei"}\n')
+    pairs = [*read_pairs([], [], [path], drop_undecodable=True)]
+    assert pairs == [(None, None), ("two", "zwei")]
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_no_text(tmp_path):
+    path = write(tmp_path / "a.tsv", "\ufeffone\teins\r\ntwo\tzwei\r\n")
+    corpus = load_corpus(DataArguments(train_file=[str(path)]))
+    assert corpus.splits["train"][:] == {"source": ["one", "two"], "target": ["eins", "zwei"]}
+
+
+def test_a_nul_is_text(tmp_path):
+    path = write(tmp_path / "a.tsv", "o\0ne\teins\n")
+    corpus = load_corpus(DataArguments(train_file=[str(path)]))
+    assert corpus.splits["train"][0]["source"] == "o\0ne"
+
+
+def test_a_folder_in_place_of_a_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=f"{tmp_path} is a folder; name a file"):
+        load_corpus(DataArguments(train_file=[str(tmp_path)]))
+
+
+def test_a_dataset_that_cannot_be_is_refused_without_asking_the_hub():
+    with pytest.raises(ValueError, match="dataset=/no/where is no folder, and no id"):
+        load_corpus(DataArguments(dataset="/no/where"))
+
+
+SMALL_DISK = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from training.arguments import DataArguments
+from training.data import load_corpus
+from training.errors import in_one_line
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+with in_one_line():
+    load_corpus(DataArguments(train_file=[sys.argv[1]]))
+"""
+
+
+def test_a_full_disk_is_told_with_the_folder_of_the_cache(tmp_path):
+    # A file that may not grow stands for it; the system says so in the same place.
+    path = write(tmp_path / "a.tsv", "".join(f"one {i}\teins {i}\n" for i in range(20_000)))
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "HF_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", SMALL_DISK, str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"training/run.py: {tmp_path}/cache/datasets: no space is left")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_corpus_has_the_splits_that_files_are_given_for(tmp_path):

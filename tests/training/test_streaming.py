@@ -240,7 +240,26 @@ def test_unequal_files_are_an_error_when_their_end_is_reached(text, tmp_path):
 
 def test_text_without_a_usable_pair_does_not_run_for_ever(text):
     with pytest.raises(ValueError, match="no usable pair among the 101 that a process reads"):
-        next(iter(stream_of(text, data={"max_length": 1})))
+        next(iter(stream_of(text, data={"max_length": 2})))
+
+
+@pytest.mark.parametrize("accumulated", [1, 3])
+def test_a_stream_knows_before_it_is_asked_how_far_it_goes(text, tmp_path, accumulated):
+    # A line that is no pair behind the 101 good ones; buffers of 40 pairs.
+    lines = (text.folder / "a.tsv").read_text()
+    (tmp_path / "a.tsv").write_text(lines + "no pair\n" + lines)
+    data = {"train_source": [], "train_target": [], "train_file": [str(tmp_path / "a.tsv")]}
+    tokens = {"source_tokens": 200 * accumulated, "target_tokens": 160 * accumulated}
+    stream = stream_of(text, data=data, gradient_accumulation_steps=accumulated, **tokens)
+    batches, used = iter(stream), 0
+    next(batches)
+    while stream.problem_before(used + 1 + accumulated) is None:
+        used += accumulated
+        list(islice(batches, accumulated))
+    assert "a.tsv, line 102 has 1 columns" in stream.problem_before(used + 1 + accumulated)
+    assert used
+    with pytest.raises(ValueError, match="line 102"):
+        list(batches)
 
 
 def test_fewer_pairs_than_processes_are_an_error(text, tmp_path):
@@ -315,7 +334,7 @@ use_cpu: true
 """
 
 
-def train(text, output, *more, processes=1):
+def launch_training(text, output, *more, processes=1):
     recipe = text.folder / "tiny.yaml"
     recipe.write_text(TINY)
     launch = [sys.executable]
@@ -335,9 +354,13 @@ def train(text, output, *more, processes=1):
         *("--train_target", str(text.folder / "a.de"), *more),
     ]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
+    return subprocess.run(
         command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def train(text, output, *more, processes=1):
+    done = launch_training(text, output, *more, processes=processes)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return json.loads((output / "results.json").read_text())
 
@@ -363,3 +386,38 @@ def test_a_resumed_run_on_streamed_text_ends_with_the_same_weights(text, tmp_pat
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
     assert resumed["data"] == results["data"]
     assert "kept" in (tmp_path / "whole" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_bad_line_ends_the_run_with_a_checkpoint_to_go_on_from(text, tmp_path, processes):
+    if processes > 1 and Version(transformers.__version__) < Version("5.23"):
+        pytest.skip("transformers before 5.23 cannot resume several processes on a CPU")
+    mine = SimpleNamespace(folder=tmp_path / "text")
+    mine.folder.mkdir()
+    whole = [(text.folder / f"a.{side}").read_bytes() for side in ("en", "de")]
+    (mine.folder / "a.de").write_bytes(whole[1])
+    lines = whole[0].split(b"\n")
+    lines[95] = b"\xff"
+    (mine.folder / "a.en").write_bytes(b"\n".join(lines))
+    lines[95] = b"mended"
+    options = ("--max_steps", "12", "--tokenizer_sample_pairs", "50", "--save_steps", "50")
+    options += ("--gradient_accumulation_steps", str(3 - processes))
+
+    done = launch_training(mine, tmp_path / "out", *options, processes=processes)
+    assert done.returncode == 1
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("training/run.py: ")]
+    assert "a.en, line 96 is not UTF-8" in told and "--resume_from_checkpoint auto" in told
+    (kept,) = (tmp_path / "out").glob("checkpoint-*")
+    assert 1 < int(kept.name.rpartition("-")[2]) < 12
+    assert kept.name in told
+
+    (mine.folder / "a.en").write_bytes(b"\n".join(lines))
+    more = ("--resume_from_checkpoint", "auto")
+    resumed = train(mine, tmp_path / "out", *options, *more, processes=processes)
+    undisturbed = train(mine, tmp_path / "again", *options, processes=processes)
+    assert resumed["data"] == undisturbed["data"]
+    weights = [
+        load_file(tmp_path / name / "checkpoint-12" / "model.safetensors")
+        for name in ("out", "again")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
