@@ -3,6 +3,7 @@ import gzip
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from vaswani_hf import train_tokenizer
@@ -166,3 +167,70 @@ def test_nothing_decodes_to_an_empty_text():
     for tokenizer in (learned, segmented):
         assert tokenizer.decode([]) == ""
         assert tokenizer.decode([tokenizer.eos_token_id], skip_special_tokens=True) == ""
+
+
+def ids_by_every_way(tokenizer, text, folder):
+    """The ids of a text by the tokenizer, by `AutoTokenizer`, and by the `tokenizers` library."""
+    tokenizer.save_pretrained(folder)
+    bare = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    bare.encode_special_tokens = True
+    loaded = AutoTokenizer.from_pretrained(folder)
+    return tokenizer(text)["input_ids"], loaded(text)["input_ids"], bare.encode(text).ids
+
+
+SPECIAL_WORDS = ["</s>", "<pad>", "<unk>", "\\</s>", "\\\\<pad>", "</s>x", "x</s>", "<unk></s>"]
+WORDS = st.lists(st.sampled_from(SPECIAL_WORDS) | st.text("a\\</s>", min_size=1), min_size=1)
+SPACES = st.sampled_from([" ", "  ", "\t", "\u00a0", "\u3000", "\n"])
+
+
+@given(WORDS, SPACES)
+@settings(max_examples=100, deadline=None)
+def test_no_word_of_segmented_text_has_the_id_of_a_special_piece(tmp_path_factory, words, space):
+    tokenizer = tokenizer_of_segmented_text([" ".join(words)], are_files=False)
+    text = space.join(words)
+    for ids in ids_by_every_way(tokenizer, text, tmp_path_factory.mktemp("tokenizer")):
+        assert ids[-1] == tokenizer.eos_token_id
+        assert len(ids) == len(words) + 1
+        assert not set(ids[:-1]) & {0, 1, 2}
+        assert tokenizer.decode(ids, skip_special_tokens=True) == " ".join(words)
+
+
+def test_special_words_of_segmented_text_that_were_never_seen_are_unknown(tmp_path):
+    tokenizer = tokenizer_of_segmented_text(["ein@@ und"], are_files=False)
+    for ids in ids_by_every_way(tokenizer, "ein@@ </s> <pad>", tmp_path):
+        assert ids == [tokenizer.convert_tokens_to_ids("ein@@"), 0, 0, 2]
+
+
+@given(st.lists(st.sampled_from([*SPECIAL_WORDS, "the", "cat"])), SPACES)
+@settings(max_examples=50, deadline=None)
+def test_no_text_has_the_id_of_a_special_piece(tokenizer, tmp_path_factory, words, space):
+    text = space.join(words)
+    for ids in ids_by_every_way(tokenizer, text, tmp_path_factory.mktemp("tokenizer")):
+        assert ids[-1] == tokenizer.eos_token_id
+        assert not set(ids[:-1]) & {0, 1, 2}
+
+
+def test_a_corpus_that_spells_out_special_pieces_stays_lossless():
+    text = ["x</s> y</s> z</s> <pad></s> x<unk>"] * 50
+    tokenizer = train_tokenizer(text, 500, are_files=False, show_progress=False)
+    for sentence in (text[0], "q</s>", "q<unk>q<pad>"):
+        ids = tokenizer(sentence)["input_ids"]
+        assert not set(ids[:-1]) & {0, 1, 2}
+        assert tokenizer.decode(ids, skip_special_tokens=True) == sentence
+
+
+def test_the_tokenizers_library_alone_leaves_out_special_pieces_in_decoding(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    bare = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert bare.decode(bare.encode("Two men").ids, skip_special_tokens=True) == "Two men"
+
+
+def test_a_word_of_any_length_teaches_no_more_than_its_slices():
+    # Merges double: 5,000 equal letters in one word would teach pieces of 1,024 letters and more.
+    corpus = ["a" * 5000] * 2
+    tokenizer = train_tokenizer(corpus, 320, are_files=False, show_progress=False)
+    lengths = [len(piece) for piece in tokenizer.get_vocab()]
+    assert 512 in lengths
+    assert max(lengths) <= 1000
+    ids = tokenizer(corpus[0])["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == corpus[0]

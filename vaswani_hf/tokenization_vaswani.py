@@ -4,9 +4,15 @@
 The result is the library's own `PreTrainedTokenizerFast`, so `AutoTokenizer` loads it without this
 package. It is lossless: `decode(encode(text)) == normalize(text)` for every text that can be
 written as UTF-8, and `normalize` does next to nothing.
+
+A text that says "</s>" is spelled, never ended. Who reads `tokenizer.json` by the `tokenizers`
+library alone sets `encode_special_tokens = True` for that: this library looks for special pieces in
+the text before all else, knows them by their names only, and saves no such setting; without their
+names there it could not leave them out of what it decodes.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -22,6 +28,9 @@ UNK, PAD, EOS = "<unk>", "<pad>", "</s>"
 SPECIAL_TOKENS = (UNK, PAD, EOS)  # their ids are their places here
 WORD_START = "\u2581"  # stands for the space before a word, as in SentencePiece
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+ESCAPE = "\\"  # stands before a word of segmented text that is called as a special piece
+# A longer word is learned from in slices: what the library does with a word grows with its square.
+MAX_WORD_CHARACTERS = 1000
 SPLIT_MARK = "@@"  # ends a piece that its word goes on after, as subword-nmt writes it
 
 
@@ -86,7 +95,10 @@ def train_tokenizer(
     num_fixed = check_vocab_size(vocab_size)
     sentences = _lines_of(corpus) if are_files else iter(corpus)
     learner = Tokenizer(models.BPE())
-    learner.normalizer, learner.pre_tokenizer = _normalizer(), _pre_tokenizer(split_digits)
+    learner.normalizer = _normalizer()
+    learner.pre_tokenizer = pre_tokenizers.Sequence(
+        [_pre_tokenizer(split_digits), pre_tokenizers.FixedLength(MAX_WORD_CHARACTERS)]
+    )
     num_learned = vocab_size - num_fixed
     trainer = BpeTrainer(
         vocab_size=num_learned,
@@ -98,9 +110,11 @@ def train_tokenizer(
     if not learned["vocab"]:
         raise ValueError("The corpus holds no text to learn a vocabulary from.")
     pieces = sorted(learned["vocab"], key=learned["vocab"].get)
-    # A corpus that spells out "<0x41>" often enough would learn it as a piece; the byte keeps it.
-    vocabulary = dict.fromkeys([*SPECIAL_TOKENS, *BYTES, *pieces])
-    merges = [tuple(merge) for merge in learned["merges"] if "".join(merge) not in BYTES]
+    # A corpus that spells out "<0x41>" or "</s>" often enough would learn it as a piece, which is
+    # taken.
+    fixed = (*SPECIAL_TOKENS, *BYTES)
+    vocabulary = dict.fromkeys([*fixed, *pieces])
+    merges = [tuple(merge) for merge in learned["merges"] if "".join(merge) not in fixed]
     tokenizer = Tokenizer(
         models.BPE(
             vocab={piece: token for token, piece in enumerate(vocabulary)},
@@ -127,11 +141,12 @@ def tokenizer_of_segmented_text(
     are_files: bool = True,
     model_max_length: int | None = None,
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer for text that subword-nmt has cut into pieces already, such as `ein@@ und`.
+    r"""A tokenizer for text that subword-nmt has cut into pieces already, such as `ein@@ und`.
 
     Every piece of the corpus gets an id, the most frequent first; text is split at spaces only, a
-    piece never seen becomes `<unk>`, and decoding joins `ein@@ und` into `einund`. For published
-    protocols that come as segmented text; for text of your own, use `train_tokenizer`.
+    piece never seen becomes `<unk>`, and decoding joins `ein@@ und` into `einund`. A word that is
+    called as a special piece, such as `</s>`, becomes the piece `\</s>`. For published protocols
+    that come as segmented text; for text of your own, use `train_tokenizer`.
 
     Args:
         corpus: paths, or with `are_files=False` sentences, as in `train_tokenizer`.
@@ -145,6 +160,7 @@ def tokenizer_of_segmented_text(
     for sentence in _lines_of(corpus) if are_files else corpus:
         for piece in str(sentence).split():
             counts[piece] = counts.get(piece, 0) + 1
+    counts = {_escape(piece): count for piece, count in counts.items()}
     if not counts:
         raise ValueError("The corpus holds no text to make a vocabulary of.")
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
@@ -152,21 +168,40 @@ def tokenizer_of_segmented_text(
     tokenizer = Tokenizer(
         models.WordLevel({piece: token for token, piece in enumerate(vocabulary)}, unk_token=UNK)
     )
+    tokenizer.normalizer = normalizer_of_segmented_text()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoder_of_segmented_text()
     return _finish(tokenizer, model_max_length)
 
 
-def decoder_of_segmented_text() -> decoders.Decoder:
+def normalizer_of_segmented_text(
+    special_tokens: Iterable[str] = SPECIAL_TOKENS,
+) -> normalizers.Normalizer:
+    r"""Writes the word `</s>` as `\</s>`, and that as `\\</s>`, so that none is a special piece."""
+    words = rf"(?<!\S)(?={_called_as(special_tokens)}(?!\S))"
+    return normalizers.Replace(Regex(words), ESCAPE)
+
+
+def decoder_of_segmented_text(special_tokens: Iterable[str] = SPECIAL_TOKENS) -> decoders.Decoder:
     """Joins pieces as subword-nmt writes them: `ein@@`, `und` is `einund`."""
     return decoders.Sequence(
         [
+            decoders.Replace(Regex(rf"^\\(?={_called_as(special_tokens)}$)"), ""),
             decoders.Replace(Regex("$"), " "),
             decoders.Replace(f"{SPLIT_MARK} ", ""),
             decoders.Fuse(),
             decoders.Replace(Regex(" $"), ""),
         ]
     )
+
+
+def _called_as(special_tokens: Iterable[str]) -> str:
+    """An expression for words that are a special piece, or one with escapes before it."""
+    return rf"\\*(?:{'|'.join(map(re.escape, special_tokens))})"
+
+
+def _escape(word: str) -> str:
+    return ESCAPE + word if re.fullmatch(_called_as(SPECIAL_TOKENS), word) else word
 
 
 def _normalizer() -> normalizers.Normalizer:

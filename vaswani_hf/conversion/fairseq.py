@@ -27,7 +27,11 @@ from ..generation_vaswani import POWER
 from ..hub import export
 from ..lines import read_lines
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..tokenization_vaswani import SPLIT_MARK, decoder_of_segmented_text
+from ..tokenization_vaswani import (
+    SPLIT_MARK,
+    decoder_of_segmented_text,
+    normalizer_of_segmented_text,
+)
 from ..translation import TARGET_TOKENIZER
 from .common import AnyPath, Differences, TensorReader, build_model, listed, new_folder
 
@@ -817,8 +821,9 @@ def tokenizer_of_dictionary(pieces: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(
         models.WordLevel({piece: place for place, piece in enumerate(pieces)}, unk_token="<unk>")
     )
+    tokenizer.normalizer = normalizer_of_segmented_text(SPECIAL_PIECES)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.decoder = decoder_of_segmented_text()
+    tokenizer.decoder = decoder_of_segmented_text(SPECIAL_PIECES)
     return tokenizer
 
 
