@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from transformers import (
     AutoModelForSeq2SeqLM,
     CompileConfig,
+    EosTokenCriteria,
     GenerationConfig,
     GenerationMixin,
+    MaxLengthCriteria,
     StoppingCriteria,
     StoppingCriteriaList,
 )
@@ -26,6 +28,13 @@ from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, generatio
 PAD, EOS = 1, 2
 # Scores are sums of float32 log-probabilities; the last digits depend on the order of addition.
 CLOSE = {"abs": 1e-5, "rel": 1e-5}
+# The library's own search, which it then calls with our model; and its rules in ours.
+by_the_library = GenerationMixin._beam_search
+LIBRARYS: dict[str, Any] = {
+    "length_penalty_type": "power",
+    "num_return_sequences": 4,
+    "max_new_tokens": 12,
+}
 
 
 def draw_model(
@@ -94,6 +103,20 @@ def log_probability(model: nn.Module, source: list[int], pieces: tuple[int, ...]
     return logits.log_softmax(-1).gather(1, torch.tensor(pieces).unsqueeze(1)).sum().item()
 
 
+def authors_search(
+    model: nn.Module, source: list[int], max_extra_tokens: int, alpha: float = 0.6, end: int = EOS
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Scores and pieces of the hypotheses that the authors' algorithm finds with four beams."""
+
+    @torch.no_grad()
+    def next_log_probs(prefix: tuple[int, ...]) -> dict[int, float]:
+        start = torch.tensor([[PAD, *prefix]])
+        logits = model(input_ids=torch.tensor([source]), decoder_input_ids=start).logits
+        return dict(enumerate(logits[0, -1].double().log_softmax(-1).tolist()))
+
+    return references.beam_search(next_log_probs, 4, alpha, len(source) + max_extra_tokens, end)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, -0.5])
 def test_returned_scores_follow_wu_et_al(alpha):
     model, sources = draw_model(1), draw_sources(6, 3, 8)
@@ -149,14 +172,7 @@ def test_the_search_is_the_authors_one(seed, alpha):
         return_dict_in_generate=True,
     )
     for number, source in enumerate(sources):
-
-        @torch.no_grad()
-        def next_log_probs(prefix: tuple[int, ...], source: list[int] = source) -> dict[int, float]:
-            start = torch.tensor([[PAD, *prefix]])
-            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=start).logits
-            return dict(enumerate(logits[0, -1].double().log_softmax(-1).tolist()))
-
-        expected = references.beam_search(next_log_probs, 4, alpha, len(source) + 6, EOS)[:3]
+        expected = authors_search(model, source, 6, alpha)[:3]
         rows = slice(3 * number, 3 * number + 3)
         assert len(expected) == 3
         assert [pieces_of(row) for row in found.sequences[rows]] == [p for _, p in expected]
@@ -288,18 +304,164 @@ def test_the_librarys_form_stays_selectable():
 
 
 @pytest.mark.parametrize("form", ["wu", "power"])
-def test_what_cannot_be_said_is_not_returned(form):
-    found = draw_model(1).generate(
-        **batch_of(draw_sources(6)),
+def test_where_too_little_can_be_said_the_last_hypothesis_is_returned_again(form):
+    model, source = draw_model(1), draw_sources(6)[0]
+    found = model.generate(
+        **batch_of([source]),
         max_new_tokens=1,
         num_return_sequences=4,
         prefix_allowed_tokens_fn=lambda *_: [3, 5, EOS],
         length_penalty_type=form,
         return_dict_in_generate=True,
     )
-    assert {pieces_of(ids) for ids in found.sequences} == {(3,), (5,), (EOS,), ()}
-    assert found.sequences_scores.isneginf().tolist() == [False, False, False, True]
-    assert found.beam_indices[3].tolist() == [-1]
+    rows = [pieces_of(ids) for ids in found.sequences]
+    assert {*rows[:3]} == {(3,), (5,), (EOS,)}
+    assert rows[3] == rows[2]
+    # Of one piece either penalty is 1.
+    expected = [log_probability(model, source, pieces) for pieces in rows]
+    assert found.sequences_scores.tolist() == pytest.approx(expected, **CLOSE)
+    assert found.beam_indices.tolist() == [[0]] * 4
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_forced_pieces_leave_every_row_readable(form):
+    plan = {"forced_bos_token_id": 4, "forced_eos_token_id": EOS, "max_new_tokens": 2}
+    found = draw_model(1).generate(
+        **batch_of(draw_sources(6, 3)), **plan, num_return_sequences=4, length_penalty_type=form
+    )
+    assert found.tolist() == [[PAD, 4, EOS]] * 8  # what the library's search returns
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_processors_that_forbid_everything_are_refused(form):
+    def forbid(ids: Tensor, scores: Tensor) -> Tensor:
+        scores[4:] = -torch.inf  # all beams of the second sentence
+        return scores
+
+    with pytest.raises(ValueError, match="Nothing can be said for sentence 1 of the batch"):
+        draw_model(1).generate(
+            **batch_of(draw_sources(6, 3)), logits_processor=[forbid], length_penalty_type=form
+        )
+
+
+def test_low_memory_is_refused_as_by_the_library():
+    model, batch = draw_model(1), batch_of(draw_sources(6))
+    for more in ({}, {"custom_generate": by_the_library}):
+        with pytest.raises(ValueError, match="low_memory=True"):
+            model.generate(**batch, **more, low_memory=True)
+
+
+@pytest.mark.parametrize("form", ["wu", "power"])
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_labels_in_the_batch_change_nothing(num_beams, form):
+    model, batch = draw_model(2), batch_of(draw_sources(4, 9, 3))
+    plan = {"num_beams": num_beams, "length_penalty_type": form}
+    expected = model.generate(**batch, **plan)
+    for columns in (3, 9):
+        labels = torch.full((3, columns), 7)
+        assert torch.equal(model.generate(**batch, **plan, labels=labels), expected)
+
+
+def test_one_beam_and_the_librarys_search_stop_at_a_length_criterion_and_so_does_ours():
+    model, batch = endless(), batch_of(draw_sources(4, 9))
+    for limits in ([5], [30, 5], [5, 30], [1]):
+        # One beam stops where the library says: after one token at the earliest.
+        criteria = [MaxLengthCriteria(limit) for limit in limits]
+        plan = {"max_new_tokens": 20, "stopping_criteria": criteria}
+        expected = model.generate(**batch, **plan, num_beams=1).shape[1]
+        assert expected == max(2, min(limits))
+        for form in ("wu", "power"):
+            found = model.generate(**batch, **plan, length_penalty_type=form)
+            assert found.shape == (2, expected)
+
+
+def test_a_longer_length_criterion_takes_the_place_of_the_limit():
+    model, batch = endless(), batch_of(draw_sources(4, 9))
+    plan = {"max_new_tokens": 3, "stopping_criteria": [MaxLengthCriteria(8)]}
+    assert model.generate(**batch, **plan, num_beams=1).shape == (2, 8)
+    for form in ("wu", "power"):
+        assert model.generate(**batch, **plan, length_penalty_type=form).shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    "criteria",
+    [
+        [MaxLengthCriteria(5)],
+        [EosTokenCriteria(5)],
+        [EosTokenCriteria([5, 7]), MaxLengthCriteria(6)],
+        [EosTokenCriteria(5), EosTokenCriteria(7)],
+    ],
+    ids=["length", "end", "ends, length", "two ends"],
+)
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+def test_the_librarys_form_heeds_criteria_as_the_library_does(early_stopping, criteria):
+    plan = {**LIBRARYS, "early_stopping": early_stopping, "stopping_criteria": criteria}
+    ends = set()
+    for seed in range(4):
+        model = draw_model(seed, scale=1.8).double()
+        batch = batch_of(draw_sources(6, 3, 8, seed=seed))
+        theirs = model.generate(**batch, **plan, custom_generate=by_the_library)
+        ours = model.generate(**batch, **plan)
+        assert torch.equal(ours, theirs)
+        ends |= {pieces_of(ids)[-1] for ids in ours}
+    assert len(ends) > 1
+
+
+def test_an_end_criterion_of_the_caller_takes_the_place_of_the_end():
+    model, sources = draw_model(2, scale=1.2), draw_sources(5, 9)
+    with torch.no_grad():
+        model.lm_head.bias[5], model.lm_head.bias[EOS] = 2.0, 0.0
+    found = model.generate(
+        **batch_of(sources),
+        stopping_criteria=[EosTokenCriteria(5)],
+        num_return_sequences=3,
+        max_extra_tokens=6,
+        return_dict_in_generate=True,
+    )
+    for number, source in enumerate(sources):
+        expected = authors_search(model, source, 6, end=5)[:3]
+        rows = slice(3 * number, 3 * number + 3)
+        assert len(expected) == 3
+        assert [pieces_of(row) for row in found.sequences[rows]] == [p for _, p in expected]
+        assert found.sequences_scores[rows].tolist() == pytest.approx(
+            [score for score, _ in expected], **CLOSE
+        )
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("more", [{}, {"top_k": 3}, {"top_p": 0.5}, {"max_new_tokens": 4}], ids=str)
+def test_the_librarys_form_draws_what_the_library_does(more, early_stopping):
+    plan = {**LIBRARYS, **more, "do_sample": True, "early_stopping": early_stopping}
+    found = set()
+    for seed in range(4):
+        model = draw_model(seed, scale=1.8).double()
+        batch = batch_of(draw_sources(6, 3, 8, seed=seed))
+        torch.manual_seed(seed)
+        theirs = model.generate(**batch, **plan, custom_generate=by_the_library)
+        torch.manual_seed(seed)
+        ours = model.generate(**batch, **plan)
+        assert torch.equal(ours, theirs)
+        found |= {pieces_of(ids) for ids in ours}
+    assert len(found) > 4
+
+
+def test_scores_of_drawn_hypotheses_follow_wu_et_al():
+    model, sources = draw_model(1, scale=1.8), draw_sources(6, 3, 8)
+    torch.manual_seed(0)
+    found = model.generate(
+        **batch_of(sources),
+        do_sample=True,
+        num_return_sequences=4,
+        return_dict_in_generate=True,
+    )
+    lengths = set()
+    for row, (ids, score) in enumerate(zip(found.sequences, found.sequences_scores, strict=True)):
+        pieces = pieces_of(ids)
+        lengths.add(len(pieces))
+        total = log_probability(model, sources[row // 4], pieces)
+        expected = references.wu_score(total, len(pieces), 0.6)
+        assert float(score) == pytest.approx(expected, **CLOSE)
+    assert len(lengths) > 1
 
 
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
@@ -316,30 +478,29 @@ def test_what_cannot_be_said_is_not_returned(form):
     ],
     ids=str,
 )
-def test_the_librarys_form_finds_what_the_library_does(monkeypatch, more, alpha, early_stopping):
+def test_the_librarys_form_finds_what_the_library_does(more, alpha, early_stopping):
+    dictionary = {"return_dict_in_generate": True, "output_scores": True}
     plan = {
         **{"length_penalty_type": "power", "length_penalty": alpha},
         **{"early_stopping": early_stopping, "num_return_sequences": 4, "num_beams": 4},
-        **{"return_dict_in_generate": True, "output_scores": True},
+        **dictionary,
         **more,
     }
     lengths = set()
     for seed in range(3):
         model = draw_model(seed, scale=(1.8, 2.5)[seed % 2]).double()
         batch = batch_of(draw_sources(6, 3, 8, 2, 11, seed=seed))
-        quiet = {name: value for name, value in plan.items() if name != "output_scores"}
+        quiet = {name: value for name, value in plan.items() if name not in dictionary}
         ours = model.generate(**batch, **quiet)  # whose sentences leave the batch when done
-        with monkeypatch.context() as patch:
-            patch.setattr(generation_vaswani, "beam_search", GenerationMixin._beam_search)
-            theirs = model.generate(**batch, **plan)
+        theirs = model.generate(**batch, **plan, custom_generate=by_the_library)
         kept = model.generate(**batch, **plan)
-        for found in (ours, kept):
-            assert torch.equal(found.sequences, theirs.sequences)
-            assert torch.equal(found.beam_indices, theirs.beam_indices)
-            assert found.sequences_scores.tolist() == pytest.approx(
-                theirs.sequences_scores.tolist(), **CLOSE
-            )
-        lengths |= {len(pieces_of(ids)) for ids in ours.sequences}
+        assert torch.equal(ours, theirs.sequences)
+        assert torch.equal(kept.sequences, theirs.sequences)
+        assert torch.equal(kept.beam_indices, theirs.beam_indices)
+        assert kept.sequences_scores.tolist() == pytest.approx(
+            theirs.sequences_scores.tolist(), **CLOSE
+        )
+        lengths |= {len(pieces_of(ids)) for ids in ours}
     assert len(lengths) > 2 or alpha == 2.0  # which calls for the longest
 
 
@@ -378,22 +539,10 @@ def test_an_entry_that_cannot_be_is_refused(entry, message):
 @pytest.mark.parametrize("early_stopping", ["never", False, True])
 def test_sentences_that_leave_the_batch_change_nothing(early_stopping):
     model, batch = draw_model(5), batch_of(draw_sources(4, 9, 3, 7, 5, 6))
-    plan = {
-        "num_return_sequences": 2,
-        "return_dict_in_generate": True,
-        "early_stopping": early_stopping,
-    }
+    plan = {"num_return_sequences": 2, "early_stopping": early_stopping}
     leaving = model.generate(**batch, **plan)
-    staying = model.generate(**batch, **plan, output_scores=True)
-    assert torch.equal(leaving.sequences, staying.sequences)
-    assert torch.equal(leaving.beam_indices, staying.beam_indices)
-    assert leaving.sequences_scores.tolist() == pytest.approx(
-        staying.sequences_scores.tolist(), **CLOSE
-    )
-    assert torch.equal(
-        model.generate(**batch, num_return_sequences=2, early_stopping=early_stopping),
-        leaving.sequences,
-    )
+    staying = model.generate(**batch, **plan, return_dict_in_generate=True)
+    assert torch.equal(leaving, staying.sequences)
 
 
 def test_the_steps_that_are_kept_add_up_to_the_scores():
@@ -518,18 +667,56 @@ def test_other_searches_are_the_same_however_the_past_is_kept(way, plan):
         torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_what_the_beams_of_a_sentence_share_is_kept_once():
+@pytest.mark.parametrize("form", ["wu", "power"])
+def test_what_the_beams_of_a_sentence_share_is_kept_once(form):
     model, batch = endless(), batch_of(draw_sources(4, 9, 3))
-    found = model.generate(**batch, max_new_tokens=7, return_dict_in_generate=True)
-    cache = found.past_key_values
-    own, memory = cache.self_attention_cache.layers[1], cache.cross_attention_cache.layers[1]
-    assert own.keys.shape == (3, 2, 1 + 4 * 6, 8)  # the start, then a token of each beam
-    assert memory.keys.shape == (3, 2, 9, 8)
-    assert cache.get_seq_length() == 7
-    found = model.generate(
-        **batch, length_penalty_type="power", max_new_tokens=7, return_dict_in_generate=True
-    )
-    assert found.past_key_values.cross_attention_cache.layers[1].keys.shape == (3, 2, 9, 8)
+    shapes = []
+
+    def note(module: nn.Module, arguments: Any, outputs: Any) -> None:
+        cache = outputs.past_key_values
+        own, memory = cache.self_attention_cache.layers[1], cache.cross_attention_cache.layers[1]
+        shapes.append((own.keys.shape, memory.keys.shape))
+
+    with model.model.decoder.register_forward_hook(note):
+        model.generate(**batch, max_new_tokens=7, length_penalty_type=form)
+    assert len(shapes) == 7
+    for step, (own, memory) in enumerate(shapes):
+        assert own == (3, 2, 1 + 4 * step, 8)  # the start, then a token of each beam
+        assert memory == (3, 2, 9, 8)
+
+
+@pytest.mark.parametrize("more", [{}, {"output_hidden_states": True}], ids=["tree", "rows"])
+@pytest.mark.parametrize(
+    "kept", [{}, {"cache_implementation": "static"}], ids=["dynamic", "static"]
+)
+def test_the_returned_cache_is_the_librarys(kept, more):
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
+    plan = {**LIBRARYS, **kept, **more, "max_new_tokens": 6, "return_dict_in_generate": True}
+    ours = model.generate(**batch, **plan).past_key_values
+    theirs = model.generate(**batch, **plan, custom_generate=by_the_library).past_key_values
+    # The library's search leaves the memory as it was given: a row for each sentence.
+    for name, repeats in (("self_attention_cache", 1), ("cross_attention_cache", 4)):
+        pairs = zip(getattr(ours, name).layers, getattr(theirs, name).layers, strict=True)
+        for mine, its in pairs:
+            keys, values = (kept.repeat_interleave(repeats, 0) for kept in (its.keys, its.values))
+            torch.testing.assert_close(mine.keys, keys, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(mine.values, values, atol=1e-5, rtol=1e-4)
+    assert int(ours.get_seq_length()) == int(theirs.get_seq_length()) == 6
+    assert len(ours.cross_attention_cache.layers[0].keys) == 12  # a row for each of 3 * 4 beams
+
+
+def test_the_returned_cache_has_a_row_of_memory_for_each_sample():
+    model, batch = draw_model(2), batch_of(draw_sources(4, 9, 3))
+    plan = {"num_beams": 1, "do_sample": True, "max_new_tokens": 5, "return_dict_in_generate": True}
+    found = model.generate(**batch, **plan, num_return_sequences=2)
+    alone = model.generate(**batch, **plan)
+    for kept, expected in zip(
+        found.past_key_values.cross_attention_cache.layers,
+        alone.past_key_values.cross_attention_cache.layers,
+        strict=True,
+    ):
+        assert torch.equal(kept.keys, expected.keys.repeat_interleave(2, dim=0))
+        assert torch.equal(kept.values, expected.values.repeat_interleave(2, dim=0))
 
 
 def test_samples_of_a_sentence_are_those_of_as_many_copies():
@@ -596,17 +783,97 @@ def test_a_compiled_step_with_a_static_cache_gives_the_same(plan):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
-def test_a_padded_start_is_continued_as_an_unpadded_one():
-    model, batch = draw_model(2), batch_of(draw_sources(8, 8))
-    starts = torch.tensor([[PAD, PAD, 7], [PAD, 7, 5]])
-    mask = torch.tensor([[0, 1, 1], [1, 1, 1]])
-    ids = model.generate(
-        **batch, decoder_input_ids=starts, decoder_attention_mask=mask, max_new_tokens=6
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_padded_starts_are_continued_as_unpadded_ones(num_beams, attention):
+    chooser, paddings = random.Random(0), set()
+    for seed in range(12):
+        model = draw_model(seed, scale=1.5)
+        model.set_attn_implementation(attention)
+        count = chooser.randint(2, 4)
+        sources = draw_sources(*chooser.choices(range(2, 9), k=count), seed=seed)
+        starts = [
+            [PAD, *chooser.choices(range(3, 12), k=chooser.randint(0, 4))] for _ in range(count)
+        ]
+        together, plan = batch_of(sources), {"num_beams": num_beams, "max_new_tokens": 6}
+        padded = batch_of(starts, "left")
+        given = {
+            "decoder_input_ids": padded["input_ids"],
+            "decoder_attention_mask": padded["attention_mask"],
+        }
+        dynamic = model.generate(**together, **given, **plan)
+        static = model.generate(**together, **given, **plan, cache_implementation="static")
+        for row, (source, start) in enumerate(zip(sources, starts, strict=True)):
+            alone = model.generate(
+                **batch_of([source]), decoder_input_ids=torch.tensor([start]), **plan
+            )
+            expected = pieces_of(alone[0])
+            assert pieces_of(dynamic[row]) == expected
+            assert pieces_of(static[row]) == expected
+            paddings.add(padded["input_ids"].shape[1] - len(start))
+    assert len(paddings) > 3
+
+
+def test_a_compiled_step_with_a_padded_start_serves_every_step():
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(8, 8))
+    starts = batch_of([[PAD, 7], [PAD, 7, 5, 4]], "left")
+    plan = {
+        "decoder_input_ids": starts["input_ids"],
+        "decoder_attention_mask": starts["attention_mask"],
+        "max_new_tokens": 9,
+        "num_beams": 1,
+    }
+    expected = model.generate(**batch, **plan)
+    compiled = CompileConfig(backend="eager", mode=None, fullgraph=True)
+    compiled._compile_all_devices = True
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    plan |= {"cache_implementation": "static", "compile_config": compiled}
+    assert torch.equal(model.generate(**batch, **plan), expected)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_transition_scores_of_two_vocabularies_are_log_probabilities(num_beams):
+    for sizes in ({"vocab_size": 12, "target_vocab_size": 19}, {"vocab_size": 19}):
+        sizes = {"target_vocab_size": 12, **sizes}
+        model = draw_model(5, scale=1.8, share_embeddings=False, **sizes)
+        sources = draw_sources(4, 9, 3)
+        found = model.generate(
+            **batch_of(sources),
+            num_beams=num_beams,
+            num_return_sequences=num_beams,
+            return_dict_in_generate=True,
+            output_scores=True,
+            max_extra_tokens=5,
+        )
+        steps = model.compute_transition_scores(
+            found.sequences,
+            found.scores,
+            getattr(found, "beam_indices", None),
+            normalize_logits=num_beams == 1,
+        )
+        for row, (scores, ids) in enumerate(zip(steps, found.sequences, strict=True)):
+            pieces = pieces_of(ids)
+            expected = log_probability(model, sources[row // num_beams], pieces)
+            assert scores[: len(pieces)].sum().item() == pytest.approx(expected, **CLOSE)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    "plan", [{"num_beams": 4, "num_return_sequences": 3}, {"num_beams": 1}], ids=["beam", "greedy"]
+)
+def test_transition_scores_of_one_vocabulary_are_the_librarys(plan, normalize):
+    model = draw_model(5, scale=1.8)
+    found = model.generate(
+        **batch_of(draw_sources(4, 9, 3)),
+        **plan,
+        return_dict_in_generate=True,
+        output_scores=True,
     )
-    for row, start in enumerate(([PAD, 7], [PAD, 7, 5])):
-        source = {name: values[row : row + 1] for name, values in batch.items()}
-        alone = model.generate(**source, decoder_input_ids=torch.tensor([start]), max_new_tokens=6)
-        assert pieces_of(ids[row]) == pieces_of(alone[0])
+    given = (found.sequences, found.scores, getattr(found, "beam_indices", None), normalize)
+    expected = GenerationMixin.compute_transition_scores(model, *given)
+    torch.testing.assert_close(model.compute_transition_scores(*given), expected)
 
 
 def test_processes_that_wait_for_each_other_search_alike():
@@ -643,6 +910,7 @@ def test_the_library_still_calls_our_beam_search(monkeypatch):
     assert calls == ["wu"], told
     model.generate(**batch, length_penalty_type="power")
     assert calls == ["wu", "power"], told
-    model.generate(**batch, do_sample=True)
+    model.generate(**batch, do_sample=True, length_penalty_type="power")
+    assert calls == ["wu", "power", "power"], told
     model.generate(**batch, num_beams=1)
-    assert calls == ["wu", "power"], told
+    assert len(calls) == 3, told

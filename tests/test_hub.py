@@ -7,7 +7,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors import safe_open
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vaswani_hf.folders import REMOTE_CODE
 from vaswani_hf.hub import export, write_model_card
@@ -80,13 +80,38 @@ def test_an_exported_folder_loads_in_a_process_without_the_package(folder, tmp_p
     assert lines[2].startswith("transformers_modules.")
 
 
+WITH_PACKAGE = (
+    "import sys, vaswani_hf\nfrom transformers import AutoModelForSeq2SeqLM\n"
+    "print(type(AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])).__module__)"
+)
+
+
 def test_an_exported_folder_loads_after_importing_the_package(folder, tmp_path):
-    code = (
-        "import sys, vaswani_hf\nfrom transformers import AutoModelForSeq2SeqLM\n"
-        "print(type(AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])).__module__)"
-    )
-    done = run(code, folder, tmp_path)
+    done = run(WITH_PACKAGE, folder, tmp_path)
     assert done.stdout.strip() == "vaswani_hf.modeling_vaswani", done.stderr
+
+
+def test_a_model_that_came_with_code_is_saved_with_code(folder, tmp_path):
+    saved = tmp_path / "saved"
+    AutoModelForSeq2SeqLM.from_pretrained(folder).save_pretrained(saved)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(saved)
+    done = run(STRANGER, saved, tmp_path)
+    assert done.stdout.splitlines()[:2] == ["['a b c', 'h']", "VaswaniModel"], done.stderr
+    done = run(WITH_PACKAGE, saved, tmp_path)
+    assert done.stdout.strip() == "vaswani_hf.modeling_vaswani", done.stderr
+    assert {path.name for path in saved.glob("*.py")} == set(REMOTE_CODE)
+
+
+def test_a_configuration_names_no_code_that_is_not_beside_it(folder, copier, tmp_path):
+    AutoConfig.from_pretrained(folder).save_pretrained(tmp_path / "named")
+    assert {path.name for path in (tmp_path / "named").glob("*.py")} == set(REMOTE_CODE)
+    copier[0].save_pretrained(tmp_path / "unnamed")
+    assert not list((tmp_path / "unnamed").glob("*.py"))
+    assert "auto_map" not in json.loads((tmp_path / "unnamed" / "config.json").read_text())
+    elsewhere = AutoConfig.from_pretrained(folder)
+    elsewhere.auto_map = {"AutoConfig": "lab/model--configuration_vaswani.VaswaniConfig"}
+    elsewhere.save_pretrained(tmp_path / "elsewhere")
+    assert not list((tmp_path / "elsewhere").glob("*.py"))
 
 
 def test_the_tied_matrix_is_on_disk_once(folder):
@@ -116,7 +141,7 @@ def test_no_line_of_the_travelling_files_looks_like_an_import_of_ours(folder):
         "from .generation_vaswani import VaswaniGenerationMixin",
         "from .layers_vaswani import Dropout, LayerNorm, Linear",
         "from .layers_vaswani import Linear, linear",
-        "from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy",
+        "from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy, precise",
     }
     for name in REMOTE_CODE:
         for line in (folder / name).read_text().splitlines():

@@ -1,6 +1,7 @@
 """The model against the paper's formulas, `torch.nn`, and the laws that any Transformer keeps."""
 
 import copy
+import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from vaswani_hf import (
     VaswaniModel,
     loss_vaswani,
 )
+from vaswani_hf.folders import REMOTE_CODE
 from vaswani_hf.modeling_vaswani import (
     AddAndNorm,
     FeedForward,
@@ -283,7 +285,10 @@ def test_attention_has_no_biases_by_default() -> None:
     assert not [name for name in names if "bias" in name]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_low_scores_of_a_fully_padded_row_stay_finite(dtype: torch.dtype) -> None:
     # The lowest number plus a score of -1470 is -inf in float16, and such a row has no softmax.
     attention = MultiHeadAttention(small_config(), 0)
@@ -296,6 +301,20 @@ def test_low_scores_of_a_fully_padded_row_stay_finite(dtype: torch.dtype) -> Non
     # No position is better than another: each weighs 1/7, and the mean of 0 to 6 is 3.
     close(weights, torch.full((B, H, T, S), 1 / 7), atol=1e-3)
     close(mixed, torch.full((B, T, H, 10), 3.0), atol=0.02)
+
+
+@torch.no_grad()
+def test_attention_in_float64_has_the_precision_of_float64() -> None:
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(small_config(), 0)
+    query, key, value = (torch.randn(1, 1, 7, width).double() for width in (6, 6, 10))
+    mixed, weights = scaled_dot_product_attention(attention, query, key, value, None, 6**-0.5)
+    loops, loop_weights = references.attention_of_one_head(
+        query[0, 0].tolist(), key[0, 0].tolist(), value[0, 0].tolist()
+    )
+    # 1e-14 is a few units in the last digit of sums of seven numbers around 1.
+    close(weights[0, 0], loop_weights, atol=1e-14, rtol=0)
+    close(mixed[0, :, 0], loops, atol=1e-14, rtol=0)
 
 
 @torch.no_grad()
@@ -460,6 +479,54 @@ def test_a_loaded_model_is_the_saved_one(
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
 
 
+class TwiceTheRows(nn.Module):
+    """An embedding with something more, as an adapter puts in its place."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return 2 * self.inner(ids)
+
+
+@torch.no_grad()
+def test_what_replaces_the_shared_embedding_is_called_for_source_and_target() -> None:
+    model, source, target = small_model(), draw_tokens(B, S), draw_tokens(B, T)
+    shared = model.get_input_embeddings()
+    rows = {"inputs_embeds": shared(source), "decoder_inputs_embeds": shared(target)}
+    before = model(**rows).logits
+    expected = model(**{name: 2 * embeddings for name, embeddings in rows.items()}).logits
+    model.model.shared = TwiceTheRows(shared)
+    close(model(source, decoder_input_ids=target).logits, expected)
+    encoded = model.get_encoder()(source)  # as generate() does
+    close(model(decoder_input_ids=target, encoder_outputs=encoded).logits, expected)
+    model.model.shared = shared
+    close(model(source, decoder_input_ids=target).logits, before)
+
+
+@pytest.mark.parametrize("way", ["target_modules", "modules_to_save"])
+def test_an_adapter_of_the_shared_embedding_is_trained_and_used(tmp_path: Path, way: str) -> None:
+    peft = pytest.importorskip("peft")
+    fields: dict[str, Any] = {"target_modules": ["value_proj"]}
+    source, target = draw_tokens(B, S), draw_tokens(B, T)
+    model = peft.get_peft_model(small_model(), peft.LoraConfig(**fields | {way: ["shared"]}))
+    before = model(source, decoder_input_ids=target).logits
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    assert any("shared" in name for name in trained)
+    optimizer = torch.optim.SGD(trained.values(), lr=1.0)
+    for _ in range(2):  # one of LoRA's two matrices starts as zero, and the other has no gradient
+        model.train()(source, labels=LABELS).loss.backward()
+        optimizer.step()
+    for name, parameter in trained.items():
+        assert parameter.grad.any(), name
+    model.save_pretrained(tmp_path)
+    after = model.eval()(source, decoder_input_ids=target).logits
+    assert (after - before).abs().max() > 1e-3
+    again = peft.PeftModel.from_pretrained(small_model(), tmp_path)
+    close(again(source, decoder_input_ids=target).logits, after)
+
+
 @torch.no_grad()
 @tyings
 @pytest.mark.parametrize("new_size", [V + 6, V - 6])
@@ -594,11 +661,47 @@ def test_sinusoids_are_exact_after_loading_in_bfloat16(tmp_path: Path) -> None:
         close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_sinusoids_are_exact_after_a_cast(dtype: torch.dtype) -> None:
-    model = small_model().to(dtype)
-    positions = model.model.encoder.embedding.positions
-    close(positions(torch.arange(32)[None], 32)[0], loop_table(32, 32), atol=6.1e-8, rtol=0.0)
+@pytest.mark.parametrize(
+    "casts",
+    [
+        [lambda model: model.half()],
+        [lambda model: model.bfloat16()],
+        [lambda model: model.double()],
+        [lambda model: model.half(), lambda model: model.float()],
+        [lambda model: model.bfloat16(), lambda model: model.double()],
+        [lambda model: model.bfloat16(), lambda model: model.to("cpu", torch.float32)],
+        [lambda model: model.to(torch.bfloat16), copy.deepcopy, lambda model: model.float()],
+        [lambda model: model.type(torch.float16), lambda model: model.type(torch.float32)],
+        [lambda model: model.to("meta"), lambda model: model.to_empty(device="cpu")],
+        [lambda model: model.half().to("meta"), lambda model: model.to_empty(device="cpu").float()],
+        [lambda model: model.to_empty(device="cpu")],
+        [lambda model: model.share_memory(), lambda model: model.bfloat16().float()],
+    ],
+)
+def test_sinusoids_are_exact_after_casts(casts: list[Any]) -> None:
+    model = small_model()
+    for cast in casts:
+        model = cast(model)
+    for table in tables(model):
+        assert table.dtype == torch.float32
+        close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
+
+
+@torch.no_grad()
+def test_a_model_cast_down_and_up_computes_with_exact_sinusoids() -> None:
+    model, source, target = small_model(), draw_tokens(B, S), draw_tokens(B, T)
+    for parameter in model.parameters():
+        parameter.copy_(parameter.bfloat16())  # so that the casts below lose nothing of these
+    expected = model(source, decoder_input_ids=target).logits
+    close(model.bfloat16().float()(source, decoder_input_ids=target).logits, expected)
+
+
+def test_sinusoids_of_a_model_made_without_memory_are_exact_once_it_has_some() -> None:
+    with torch.device("meta"):
+        model = VaswaniForConditionalGeneration(small_config())
+    assert model.lm_head.weight.is_meta
+    for table in tables(model.to_empty(device="cpu")):
+        close(table, loop_table(32, 32), atol=6.1e-8, rtol=0.0)
 
 
 def test_more_positions_may_be_asked_for_at_loading(tmp_path: Path) -> None:
@@ -817,9 +920,13 @@ def test_accumulated_losses_add_up_to_the_loss_of_the_whole_batch() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_no_real_label_makes_a_loss_of_zero_that_goes_backward(training: bool) -> None:
+@pytest.mark.parametrize("num_items", [None, 0, torch.tensor(0)], ids=str)
+def test_no_real_label_makes_a_loss_of_zero_that_goes_backward(
+    training: bool, num_items: int | Tensor | None
+) -> None:
     model = small_model().train(training)
-    loss = model(draw_tokens(B, S), labels=torch.full((B, T), IGNORED)).loss
+    labels = torch.full((B, T), IGNORED)
+    loss = model(draw_tokens(B, S), labels=labels, num_items_in_batch=num_items).loss
     assert loss.item() == 0.0
     loss.backward()
     for name, parameter in model.named_parameters():
@@ -954,6 +1061,37 @@ def test_a_compiled_model_has_the_loss_and_gradients_of_an_eager_one(
             assert_alike(found[name].grad, parameter.grad, 0.05 if dtype else 1e-5)
 
 
+def test_two_copies_of_the_code_train_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As remote code of two models; the second one's loss is doubled, so that a mix-up shows.
+    monkeypatch.syspath_prepend(tmp_path)
+    models = []
+    for name in ("first_copy", "second_copy"):
+        (tmp_path / name).mkdir()
+        for file in REMOTE_CODE:
+            text = (Path(loss_vaswani.__file__).parent / file).read_text()
+            if (name, file) == ("second_copy", "loss_vaswani.py"):
+                text = text.replace("return sums.total, ", "return 2 * sums.total, ")
+            (tmp_path / name / file).write_text(text)
+        code = importlib.import_module(f"{name}.modeling_vaswani")
+        torch.manual_seed(0)
+        sizes = small_config(dropout=0.0, encoder_layers=1, decoder_layers=1).to_diff_dict()
+        config = code.VaswaniConfig(**sizes)
+        models.append(code.VaswaniForConditionalGeneration(config).train())
+    losses = []
+    torch._dynamo.reset()
+    for model in [*models, models[0]]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        loss = torch.compile(model, backend="aot_eager")(draw_tokens(B, S), labels=LABELS).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    close(losses[1], 2 * losses[0])
+    assert losses[2] < losses[0]  # of the second step, not twice as much
+
+
 def test_a_compiled_graph_holds_no_logits_on_a_cpu() -> None:
     torch._dynamo.reset()
     shapes: list[tuple[int, ...]] = []
@@ -1023,16 +1161,91 @@ def test_a_head_of_another_kind_is_asked_for_the_logits() -> None:
     close(model.train()(source, labels=LABELS).loss, expected)
 
 
-def test_a_second_backward_pass_through_the_loss_is_refused() -> None:
-    # The kept gradients are scaled in place: a second pass would go on from the first one's.
-    loss = small_model().train()(draw_tokens(B, S), labels=LABELS, num_items_in_batch=3).loss
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
+def test_further_backward_passes_through_the_loss_give_the_same_gradients() -> None:
+    model = small_model(output_bias=True).train()
+    loss = model(draw_tokens(B, S), labels=LABELS, num_items_in_batch=3).loss
+    passes = []
+    for retain_graph in (True, True, False):
+        model.zero_grad()
+        loss.backward(retain_graph=retain_graph)
+        passes.append({name: p.grad.clone() for name, p in model.named_parameters()})
+    for name, first in passes[0].items():
+        assert first.any(), name
+        assert torch.equal(passes[1][name], first), name
+        assert torch.equal(passes[2][name], first), name
 
 
-def test_the_loss_of_a_half_precision_model_is_in_float32() -> None:
-    model = small_model().to(torch.bfloat16).train()
+class Copies(TorchDispatchMode):
+    """Collects the shapes of results that share no memory with an argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+        result = function(*args, **(kwargs or {}))
+        given = {x.untyped_storage().data_ptr() for x in args if isinstance(x, Tensor)}
+        if isinstance(result, Tensor) and result.untyped_storage().data_ptr() not in given:
+            self.shapes.append(tuple(result.shape))
+        return result
+
+
+@pytest.mark.parametrize("retain_graph", [False, True])
+def test_only_a_graph_that_is_kept_costs_a_copy_of_the_gradients(retain_graph: bool) -> None:
+    states, weight = torch.randn(6, 32, requires_grad=True), torch.randn(V, 32, requires_grad=True)
+    total = loss_vaswani.chunked_cross_entropy(
+        states, weight, None, torch.arange(3, 9), label_smoothing=0.1
+    )
+    with Copies() as copies:
+        torch.autograd.grad(total / 6, (states, weight), retain_graph=retain_graph)
+    assert [(6, 32) in copies.shapes, (V, 32) in copies.shapes] == [retain_graph] * 2
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_the_loss_by_chunks_has_the_gradients_of_finite_differences(
+    monkeypatch: pytest.MonkeyPatch, with_bias: bool
+) -> None:
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", 2)
+    torch.manual_seed(0)
+    shapes = [(5, 6), (V, 6), (V,)][: 2 + with_bias]
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    labels = torch.tensor([3, IGNORED, 7, 3, 19])
+
+    def loss(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return loss_vaswani.chunked_cross_entropy(states, weight, bias, labels, 0.1)
+
+    assert torch.autograd.gradcheck(loss, inputs)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_float64_model_has_the_loss_and_gradients_of_float64(
+    training: bool, compiled: bool
+) -> None:
+    # Parameters and gradients are compared with torch's own loss of the same logits.
+    model = small_model(dropout=0.0, output_bias=True).double().train(training)
+    logits = model(draw_tokens(B, S), PADDED_SOURCE, SHIFTED).logits
+    epsilon = 0.1 if training else 0.0
+    expected = nn.functional.cross_entropy(
+        logits.flatten(0, 1), LABELS.flatten(), label_smoothing=epsilon
+    )
+    gradients = torch.autograd.grad(expected, list(model.parameters()))
+    torch._dynamo.reset()
+    run = torch.compile(model, backend="aot_eager") if compiled else model
+    loss = run(draw_tokens(B, S), PADDED_SOURCE, labels=LABELS).loss
+    loss.backward()
+    assert loss.dtype == torch.float64
+    close(loss, expected, atol=1e-14, rtol=0.0)  # a few units in the last digit of 4
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        assert_alike(parameter.grad, gradient, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("training", [False, True])
+def test_the_loss_of_a_half_precision_model_is_in_float32(
+    dtype: torch.dtype, training: bool
+) -> None:
+    model = small_model().to(dtype).train(training)
     assert model(draw_tokens(B, S), labels=LABELS).loss.dtype == torch.float32
 
 
@@ -1168,14 +1381,20 @@ def test_cached_decoding_equals_uncached(
 
 
 @pytest.mark.parametrize("attn_implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("training", [False, True])
-def test_a_fully_padded_source_gives_finite_numbers(
-    attn_implementation: str, dtype: torch.dtype, training: bool
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_query_that_sees_nothing_gives_finite_numbers(
+    attn_implementation: str, dtype: torch.dtype, training: bool, side: str
 ) -> None:
     model = small_model(attn_implementation=attn_implementation).to(dtype).train(training)
-    mask = torch.tensor([[1] * S, [0] * S])
-    outputs = model(draw_tokens(B, S), mask, labels=LABELS)
+    masks = {
+        # Nothing but padding.
+        "source": {"attention_mask": torch.tensor([[1] * S, [0] * S])},
+        # Padding on the left, where the first positions may see only each other.
+        "target": {"decoder_attention_mask": torch.tensor([[1] * T, [0, 0] + [1] * (T - 2)])},
+    }
+    outputs = model(draw_tokens(B, S), **masks[side], labels=LABELS)
     assert outputs.encoder_last_hidden_state.isfinite().all()
     assert training or outputs.logits.isfinite().all()
     assert outputs.loss.isfinite()

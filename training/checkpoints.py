@@ -8,7 +8,9 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from accelerate.utils import gather_object
 from safetensors import SafetensorError, safe_open
@@ -27,6 +29,13 @@ PARTS = (
     ("optimizer.pt", "optimizer.bin", "optimizer_0"),
     ("scheduler.pt",),
     (STATE,),
+)
+# What a run writes into its folder before it has a whole checkpoint, and what at its end.
+WRITTEN_FIRST = ("config.yaml", "tokenizer", f"{PREFIX_CHECKPOINT_DIR}-*")
+WRITTEN_AT_END = (
+    *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "target_tokenizer"),
+    *("*_vaswani.py", "README.md", "results.json", "log_history.json"),
 )
 # A checkpoint in the making; the library sees no checkpoint in a folder of this name.
 UNFINISHED = "unfinished-"
@@ -73,6 +82,12 @@ def what_is_torn(folder: Path) -> str | None:
     return None
 
 
+def read_state(folder: Path) -> dict[str, Any]:
+    """What the library's trainer keeps of its state in a checkpoint."""
+    state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    return state
+
+
 def find_checkpoint(training: VaswaniTrainingArguments) -> str | None:
     """The checkpoint to resume from, as `--resume_from_checkpoint` asks.
 
@@ -113,7 +128,7 @@ def find_checkpoint(training: VaswaniTrainingArguments) -> str | None:
 
 def _compare_processes(folder: Path, training: VaswaniTrainingArguments) -> None:
     """Warn where the run goes on with another number of processes than the checkpoint's."""
-    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    state = read_state(folder)
     clock = (state.get("stateful_callbacks") or {}).get("CheckpointClock", {})
     before = clock.get("attributes", {}).get("num_processes", training.world_size)
     if before != training.world_size and training.process_index == 0:
@@ -124,22 +139,49 @@ def _compare_processes(folder: Path, training: VaswaniTrainingArguments) -> None
         )
 
 
-def check_output_dir(training: VaswaniTrainingArguments, checkpoint: str | None) -> None:
-    """Refuse to mix a new run's checkpoints with an older run's; drop an unfinished one.
+def check_output_dir(
+    training: VaswaniTrainingArguments, checkpoint: str | None, is_begun: bool = False
+) -> None:
+    """Refuse to replace what is no part of this run; drop an unfinished checkpoint.
+
+    A run that goes on from a checkpoint in its folder replaces what it has left there before.
+
+    Args:
+        training: names the folder.
+        checkpoint: what the run goes on from; `None` for a fresh start.
+        is_begun: whether a run has begun in the folder that is not live any more: what a run
+            writes before its first checkpoint is its.
 
     Raises:
-        ValueError: if the run starts afresh in a folder that has whole checkpoints.
+        ValueError: if a fresh start would mix with the checkpoints of another run, or anything that
+            the run writes is there already; or if its model would replace the one it starts from.
     """
-    whole = [folder for folder in checkpoints(training.output_dir) if not what_is_torn(folder)]
-    if checkpoint is None and whole:
+    folder, start = Path(training.output_dir), training.model_name_or_path
+    if start and Path(start).is_dir() and folder.is_dir() and folder.samefile(start):
         raise ValueError(
-            f"{training.output_dir} has checkpoints of another run, up to {whole[-1].name}. Go on "
-            f"with it by --resume_from_checkpoint {AUTO}, or choose another --output_dir."
+            f"output_dir={folder} is the folder of model_name_or_path={start}: the run would "
+            f"replace the model that it starts from. Choose another --output_dir."
         )
+    is_resumed = checkpoint is not None and Path(checkpoint).resolve().parent == folder.resolve()
+    if not is_resumed:
+        whole = [path for path in checkpoints(folder) if not what_is_torn(path)]
+        if whole:
+            raise ValueError(
+                f"{folder} has checkpoints of another run, up to {whole[-1].name}. Go on with it "
+                f"by --resume_from_checkpoint {AUTO}, or choose another --output_dir."
+            )
+        patterns = WRITTEN_AT_END if is_begun else (*WRITTEN_AT_END, *WRITTEN_FIRST)
+        names = sorted(path.name for path in folder.glob("*"))
+        replaced = [name for name in names if any(fnmatchcase(name, each) for each in patterns)]
+        if replaced and training.process_index == 0:
+            raise ValueError(
+                f"{folder} has files that this run would replace: {', '.join(replaced)}. Choose "
+                f"another --output_dir, or move them away."
+            )
     if training.local_process_index == 0:
-        for folder in Path(training.output_dir).glob(f"{UNFINISHED}{PREFIX_CHECKPOINT_DIR}-*"):
-            logger.info("Removing %s: its run ended while it was being written.", folder.name)
-            shutil.rmtree(folder, ignore_errors=True)
+        for unfinished in folder.glob(f"{UNFINISHED}{PREFIX_CHECKPOINT_DIR}-*"):
+            logger.info("Removing %s: its run ended while it was being written.", unfinished.name)
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def last_checkpoints(output_dir: str | Path, count: int, last_step: int) -> list[Path]:
@@ -175,9 +217,8 @@ def saving(training: VaswaniTrainingArguments, step: int, is_sharded: bool) -> I
         unfinished.mkdir(parents=True, exist_ok=True)
         yield str(unfinished)
         _flush(unfinished)
-    except (OSError, SafetensorError, RuntimeError) as error:
-        # torch.save reports a failed write by a RuntimeError that names its writer's source file.
-        if isinstance(error, RuntimeError) and "inline_container" not in str(error):
+    except Exception as error:
+        if not _is_failed_write(error):
             raise
         problems.append(_why_not(final, error))
         if is_sharded:
@@ -197,19 +238,43 @@ def saving(training: VaswaniTrainingArguments, step: int, is_sharded: bool) -> I
     training.distributed_state.wait_for_everyone()
 
 
+@contextmanager
+def writing(what: Path) -> Iterator[None]:
+    """Say it in one line where a part of the output folder, or all of it, could not be written.
+
+    Raises:
+        SaveError: in place of what writing has raised.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not _is_failed_write(error):
+            raise
+        raise SaveError(_why_not(what, error)) from error
+
+
+def _is_failed_write(error: Exception) -> bool:
+    # torch.save and tokenizers have no error of their own for it: the one names its writer's source
+    # file, the other the system's number.
+    return isinstance(error, OSError | SafetensorError) or any(
+        sign in str(error) for sign in ("inline_container", "(os error ")
+    )
+
+
 def _why_not(final: Path, error: BaseException) -> str:
     while error.__context__ is not None:  # what came first; torch.save fails again as it closes
         error = error.__context__
-    earlier = [folder.name for folder in checkpoints(final.parent) if not what_is_torn(folder)]
+    run_dir = final if any(checkpoints(final)) else final.parent
+    earlier = [folder.name for folder in checkpoints(run_dir) if not what_is_torn(folder)]
     try:
-        space = f" ({shutil.disk_usage(final.parent).free / 2**20:,.0f} MiB are free there)"
+        space = f" ({shutil.disk_usage(run_dir).free / 2**20:,.0f} MiB are free there)"
     except OSError:
         space = ""
     way_out = (
         f"The last whole checkpoint is {earlier[-1]}: make room and go on with "
         f"--resume_from_checkpoint {AUTO}."
         if earlier
-        else "There is no earlier one: make room, or choose another --output_dir."
+        else "There is no whole checkpoint: make room, or choose another --output_dir."
     )
     return f"{final} could not be written{space}: {str(error).splitlines()[0]}. {way_out}"
 

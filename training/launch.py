@@ -2,11 +2,13 @@
 """How many processes were asked for, and how many came."""
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from transformers import TrainingArguments
 
+if TYPE_CHECKING:  # `training.stopping` is imported before anything that takes time
+    from transformers import TrainingArguments
 
 ON_CPUS = (
     "accelerate launch --multi_gpu --num_processes {count} --num_machines 1 --mixed_precision no "
@@ -14,7 +16,9 @@ ON_CPUS = (
 )
 
 
-def check_launch(training: TrainingArguments, environment: Mapping[str, str] = os.environ) -> None:
+def check_launch(
+    training: "TrainingArguments", environment: Mapping[str, str] = os.environ
+) -> None:
     """Refuse launch lines that start fewer processes than they ask for, which nothing else says.
 
     Without GPUs, `accelerate launch --num_processes 2` starts a single process; with `--multi_gpu`
@@ -41,6 +45,25 @@ def check_launch(training: TrainingArguments, environment: Mapping[str, str] = o
             "starts no others on CPUs. Launch them as\n  "
             f"{ON_CPUS.format(count='N')}\nor leave --num_processes out."
         )
+
+
+@contextmanager
+def together(training: "TrainingArguments") -> Iterator[None]:
+    """Raise on every process the `ValueError` that one of them raises within.
+
+    Alone it would leave, and the others would wait for it.
+    """
+    from accelerate.utils import gather_object
+
+    problems = []
+    try:
+        yield
+    except ValueError as error:
+        problems.append(error)
+    if training.world_size > 1:
+        problems = gather_object(problems)
+    if problems:
+        raise problems[0]
 
 
 def leave_processes(trainer: Any) -> None:

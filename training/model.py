@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """The tokenizer and the model that a run starts with."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from huggingface_hub import snapshot_download
@@ -13,6 +14,7 @@ from vaswani_hf.modeling_vaswani import AddAndNorm, EmbeddingWithPositions, Feed
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 from .arguments import Arguments
+from .checkpoints import writing
 from .data import Corpus
 
 
@@ -131,14 +133,18 @@ def build_tokenizer(
         tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
         vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
-        tokenizer = train_tokenizer(
-            corpus.sentences(),
-            vocab_size,
-            are_files=False,
-            split_digits=arguments.data.split_digits,
-            show_progress=not arguments.training.disable_tqdm,
-        )
-    tokenizer.save_pretrained(folder)
+        # Signals reach the main thread alone, and not while it merges pieces, which takes minutes.
+        with ThreadPoolExecutor(1) as learner:
+            tokenizer = learner.submit(
+                train_tokenizer,
+                corpus.sentences(),
+                vocab_size,
+                are_files=False,
+                split_digits=arguments.data.split_digits,
+                show_progress=not arguments.training.disable_tqdm,
+            ).result()
+    with writing(folder):
+        tokenizer.save_pretrained(folder)
     return tokenizer
 
 

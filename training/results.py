@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import platform
+import shlex
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -21,6 +22,7 @@ from vaswani_hf.plotting import LOG_HISTORY
 
 from .arguments import Arguments
 from .averaging import average_checkpoints
+from .checkpoints import writing
 from .data import Corpus
 from .trainer import VaswaniTrainer
 from .watching import NUM_SAMPLES, best_checkpoint
@@ -44,8 +46,6 @@ def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -
     """Write what was chosen, and every value that it came to, to `config.yaml` of the output."""
     if not arguments.training.should_save:
         return
-    folder = Path(arguments.training.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     content = {
         "recipe": arguments.recipe,
         "chosen": arguments.chosen,
@@ -54,9 +54,11 @@ def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -
         "training": arguments.training.to_dict(),  # with secrets masked
     }
     plain = json.loads(json.dumps(content, default=str))
-    (folder / CONFIG).write_text(
-        yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8"
-    )
+    path = Path(arguments.training.output_dir) / CONFIG
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        path.write_text(text, encoding="utf-8")
 
 
 class Results:
@@ -87,6 +89,7 @@ class Results:
                 "stopped_early": trainer.stopped_early,
                 "best_checkpoint": best_checkpoint(trainer),
                 "resumed_from": checkpoint,
+                "changed_settings": trainer.settings.changes if trainer.settings else [],
                 "seconds": seconds,  # of this process, from its start or its resumption
                 "evaluation_seconds": evaluating,
                 "target_tokens": trainer.target_tokens_seen,
@@ -176,8 +179,9 @@ class Results:
         """Show the first translations of the last evaluation, with source and reference."""
         for source, translation, reference in trainer.samples[:NUM_SAMPLES]:
             print(f"source       {source}\ntranslation  {translation}\nreference    {reference}\n")
-        print(f"The model is in {self.arguments.training.output_dir}. Translate with:")
-        print(f"  vaswani-hf translate --model {self.arguments.training.output_dir}")
+        folder = self.arguments.training.output_dir
+        print(f"The model is in {folder}. Translate with:")
+        print(f"  vaswani-hf translate --model {shlex.quote(folder)}")
 
 
 def current_commit() -> str | None:

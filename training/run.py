@@ -9,6 +9,14 @@ of the model, the data and the library's Seq2SeqTrainingArguments can be set. On
 import logging
 import sys
 import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from training.stopping import end_silently, ending_at_once, lasting_output, leave_if_stopped
+
+
+if __name__ == "__main__":
+    end_silently()  # amid the imports, which take seconds
 
 from training.errors import in_one_line, require_packages
 
@@ -21,15 +29,16 @@ from transformers import set_seed
 from transformers.trainer_utils import is_main_process
 
 from training.arguments import Arguments, parse_arguments
-from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints
+from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints, writing
 from training.cleaning import CleaningRules, clean_and_mix, describe
 from training.data import PairCollator, check_lengths, encode_pairs, load_corpus
-from training.launch import check_launch, leave_processes
+from training.launch import check_launch, leave_processes, together
+from training.locking import hold_folder
 from training.model import build_model, build_tokenizer, fetch_start
 from training.plan import show_plan, write_elsewhere
 from training.pushing import CheckpointPusher, check_push, push_model
 from training.results import Results, current_commit, write_config
-from training.stopping import leave_if_stopped
+from training.settings import Settings
 from training.streaming import StreamGuard, TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
 from training.watching import do_without_validation, final_checkpoints
@@ -41,11 +50,11 @@ logger = logging.getLogger("training")
 
 def main(argv: list[str]) -> None:
     """Train by a recipe; what is wrong with it, or with what it names, is told in one line."""
-    with in_one_line():
-        train(argv)
+    with lasting_output(), ending_at_once(), in_one_line(), ExitStack() as exits:
+        train(argv, exits)
 
 
-def train(argv: list[str]) -> None:
+def train(argv: list[str], exits: ExitStack) -> None:
     """Recipe, data, model, training, averaging, evaluation, export."""
     # At the start: the files may change while a long run goes on.
     begun, commit = time.monotonic(), current_commit()
@@ -56,10 +65,16 @@ def train(argv: list[str]) -> None:
     if training.dry_run:
         write_elsewhere(training)
     check_streaming(data, training)
+    lock = None if training.dry_run else hold_folder(training, exits)
     checkpoint = find_checkpoint(training)
-    check_output_dir(training, checkpoint)
+    with together(training):
+        check_output_dir(training, checkpoint, is_begun=lock is not None and lock.was_there)
+    settings = Settings(arguments)
     with training.main_process_first(desc="fetching the model"):
         fetch_start(arguments)
+    if checkpoint is not None:
+        with together(training):
+            settings.go_on_from(Path(checkpoint))
     with training.main_process_first(desc="reading the text"):
         corpus = load_corpus(data, training.seed)
     if "validation" not in corpus.splits and (
@@ -84,6 +99,9 @@ def train(argv: list[str]) -> None:
         rules = CleaningRules.of(data)
         pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
         logger.info("Training text: %s.", describe(corpus.counts))
+        if not training.dry_run:
+            with together(training):
+                settings.check_text(pairs["train"])
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
@@ -103,6 +121,7 @@ def train(argv: list[str]) -> None:
         data_collator=PairCollator(tokenizer, model),
         processing_class=tokenizer,
     )
+    trainer.settings = settings
     if training.push_to_hub and training.hub_strategy == "every_save" and training.should_save:
         trainer.pusher = CheckpointPusher(arguments)
     if data.streaming:
@@ -128,8 +147,9 @@ def train(argv: list[str]) -> None:
 
     # What others load
     if trainer.is_world_process_zero():
-        export(model, tokenizer, training.output_dir)
-        results.write(trainer, wall_seconds=time.monotonic() - begun)
+        with writing(Path(training.output_dir)):
+            export(model, tokenizer, training.output_dir)
+            results.write(trainer, wall_seconds=time.monotonic() - begun)
         results.show_translations(trainer)
     leave_processes(trainer)
     if trainer.pusher is not None:

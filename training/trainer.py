@@ -7,12 +7,13 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from accelerate.data_loader import BatchSamplerShard
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
 from transformers import (
     Seq2SeqTrainer,
@@ -20,6 +21,7 @@ from transformers import (
     TrainerControl,
     TrainerState,
     TrainingArguments,
+    set_seed,
 )
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import (
@@ -30,11 +32,12 @@ from transformers.trainer_utils import (
 
 from .arguments import VaswaniTrainingArguments
 from .batching import TokenBatchSampler, batch_budget, training_batches
-from .checkpoints import STATE, saving
+from .checkpoints import AUTO, STATE, last_checkpoints, saving
 from .data import ArrowPairs, side_lengths
 from .metrics import SacreBleu, exact_match
 from .pushing import CheckpointPusher
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
+from .settings import Settings
 from .sharding import is_sharded, unsharded
 from .stopping import StopSignals
 from .streaming import TokenBatchStream, stream_loader
@@ -42,6 +45,8 @@ from .watching import EarlyStopping, logged_name, report_translations
 
 
 logger = logging.getLogger("training")
+# Of an optimizer's groups, what the settings say; `initial_lr` is the schedule's peak.
+OPTIMIZER_SETTINGS = ("initial_lr", "betas", "eps", "weight_decay")
 
 
 class VaswaniTrainer(Seq2SeqTrainer):
@@ -58,6 +63,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             warmup_steps = args.get_warmup_steps(args.max_steps)
             args.learning_rate = peak_learning_rate(model.config.d_model, warmup_steps)
         super().__init__(**arguments)
+        _part_random_streams(args)
         self.clock = CheckpointClock()
         self.add_callback(self.clock)
         self.early_stopping: EarlyStopping | None = None
@@ -73,6 +79,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         self.target_tokens_seen = 0
         self.evaluation_seconds = 0.0
         self.pusher: CheckpointPusher | None = None
+        self.settings: Settings | None = None  # checkpoints keep them
 
     @property
     def stopped_early(self) -> bool:
@@ -144,14 +151,17 @@ class VaswaniTrainer(Seq2SeqTrainer):
     # Checkpoints
 
     def train(self, *arguments: Any, **named: Any) -> Any:
-        """The library's training; SIGTERM or SIGINT ends it with a checkpoint (`clock.stopped_by`).
+        """The library's training; a signal ends it with a checkpoint (`clock.stopped_by`).
 
         Raises:
             DivergedError: if the loss or a weight is not a number any more.
             SaveError: if a checkpoint could not be written, as on a full disk.
         """
-        with self.clock.signals:
+        try:
             outcome = super().train(*arguments, **named)
+        finally:
+            self.clock.signals.restore()
+        self.clock.hear_all(self.args)
         if is_sharded(self.model):
             self.model: Any = unsharded(self.model)
             self.model_wrapped = self.model
@@ -163,6 +173,37 @@ class VaswaniTrainer(Seq2SeqTrainer):
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*arguments, **named)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """What the checkpoint has, but for what the settings say: those may have changed.
+
+        The library would take the rate and the rest of the optimizer's settings from the
+        checkpoint, but the warm-up from the settings.
+        """
+        given = [
+            {name: group[name] for name in OPTIMIZER_SETTINGS if name in group}
+            for group in self.optimizer.param_groups
+        ]
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        for group, settings in zip(self.optimizer.param_groups, given, strict=True):
+            group.update(settings)
+        schedule = self.lr_scheduler
+        if isinstance(schedule, LambdaLR):
+            # As `LambdaLR` works it out: the same number, where nothing has changed.
+            schedule.base_lrs = [settings["initial_lr"] for settings in given]
+            rates = [
+                peak * factor(schedule.last_epoch)
+                for peak, factor in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
+            ]
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
+            schedule._last_lr = rates
+        best = ("metric_for_best_model", "greater_is_better")
+        if self.settings is not None and self.settings.has_changed(*best):
+            self.state.best_metric = self.state.best_model_checkpoint = None
+            self.state.best_global_step = None
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """The library's parts in the library's order, in a folder that is whole or not there.
@@ -186,6 +227,8 @@ class VaswaniTrainer(Seq2SeqTrainer):
                     if isinstance(part, ExportableState):
                         state.stateful_callbacks[type(part).__name__] = part.state()
                 state.save_to_json(str(Path(folder) / STATE))
+                if self.settings is not None:
+                    self.settings.save(folder)
         if self.pusher is not None:
             self.pusher.push(
                 run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}",
@@ -253,12 +296,18 @@ class VaswaniTrainer(Seq2SeqTrainer):
         local = (getattr(part, "_local_tensor", part) for part in parts)
         lost = sum((~part.isfinite().all()).float().to(self.args.device) for part in local)
         if float(self.accelerator.reduce(lost)):
+            earlier = last_checkpoints(self.args.output_dir, 1, self.state.global_step)
+            way_out = (
+                f"{earlier[0].name} in {self.args.output_dir} is from before: go on from there by "
+                f"--resume_from_checkpoint {AUTO}, or train anew,"
+                if earlier
+                else "Train anew,"
+            )
             raise DivergedError(
                 f"training has diverged: at update {self.state.global_step} the loss or a weight "
-                f"is not a number any more. Train anew with a lower learning_rate than "
+                f"is not a number any more. {way_out} with a lower learning_rate than "
                 f"{self.args.learning_rate:g} or more warmup_steps than "
-                f"{self.args.warmup_steps:g}; the checkpoints in {self.args.output_dir} are from "
-                f"before."
+                f"{self.args.warmup_steps:g}."
             )
 
     def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
@@ -363,6 +412,17 @@ class VaswaniTrainer(Seq2SeqTrainer):
         return scores
 
 
+def _part_random_streams(args: VaswaniTrainingArguments) -> None:
+    """Give each process random numbers of its own, from which it draws its masks of dropout.
+
+    The library has just given all of them the same. Weights have their initial values by then; the
+    first process keeps its numbers, which are those of a process alone.
+    """
+    if args.process_index:
+        words = np.random.SeedSequence((args.seed, args.process_index)).generate_state(1)
+        set_seed(int(words[0]))
+
+
 class DivergedError(RuntimeError):
     """The loss or a weight is no number; the message says since when and what would do."""
 
@@ -402,11 +462,34 @@ class CheckpointClock(TrainerCallback, ExportableState):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Start the clocks."""
+        """Start the clocks, and count steps as the settings say."""
         saved = state.stateful_callbacks.get(type(self).__name__, {})
+        # The library goes on with the steps that the checkpoint was made with.
+        state.compute_steps(args, state.max_steps)
         self.last_save = time.monotonic()
         self.begun = self.last_save - saved.get("attributes", {}).get("seconds_before", 0.0)
         self.num_processes = args.world_size
+
+    def on_step_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Note signals from the first update on; there is nothing to save before."""
+        assert isinstance(args, VaswaniTrainingArguments)
+        if not args.dry_run:
+            self.signals.note()
+
+    def hear_all(self, args: TrainingArguments) -> None:
+        """Tell all processes of a signal that came to one of them after the last update."""
+        if args.world_size == 1:
+            self.stopped_by = self.stopped_by or self.signals.received
+            return
+        number = torch.tensor(self.signals.received, dtype=torch.int, device=args.device)
+        torch.distributed.all_reduce(number, op=torch.distributed.ReduceOp.MAX)
+        self.stopped_by = self.stopped_by or int(number)
 
     def on_step_end(
         self,

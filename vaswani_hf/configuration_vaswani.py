@@ -10,11 +10,15 @@
 # or implied. See the License for the specific language governing permissions and limitations.
 """The hyper-parameters of the Transformer of "Attention Is All You Need", checked."""
 
+import shutil
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassFieldValidationError
 from transformers import PreTrainedConfig
+from transformers.dynamic_module_utils import get_relative_import_files
 
 
 @strict
@@ -156,6 +160,21 @@ class VaswaniConfig(PreTrainedConfig):
         config = result[0] if isinstance(result, tuple) else result
         config.check()
         return result
+
+    def save_pretrained(
+        self, save_directory: str | PathLike[str], *args: Any, **kwargs: Any
+    ) -> None:
+        """Write `config.json`, and beside it the code that its `auto_map` names, if it has one.
+
+        A model from the Hub has one, and would else load only where this package is installed.
+        """
+        super().save_pretrained(save_directory, *args, **kwargs)
+        auto_map = getattr(self, "auto_map", None) or {}
+        named = {str(name).partition(".")[0] for name in auto_map.values()}
+        for path in sorted(Path(__file__).parent.glob("*.py")):
+            if path.stem in named:
+                for file in (path, *map(Path, get_relative_import_files(path))):
+                    shutil.copyfile(file, Path(save_directory) / file.name)
 
     @property
     def head_widths(self) -> tuple[int, int]:

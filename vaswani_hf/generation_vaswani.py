@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.nn import functional as F
 from transformers import (
     DynamicCache,
     EncoderDecoderCache,
@@ -43,6 +44,7 @@ from transformers import (
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import ModelOutput
 
 
 WU, POWER = "wu", "power"
@@ -157,6 +159,58 @@ class VaswaniGenerationMixin(GenerationMixin):
             inputs, generation_config, logits_processor, stopping_criteria, *arguments, **kwargs
         )
 
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, decoder_attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """What the library hands to `forward`, and a mask of the target by which positions count.
+
+        For a static cache the library makes a mask of which query sees which key, and that does not
+        tell padding from what is yet to come. A mask `(B, T)` stays one here, as long as the cache,
+        so that one compiled graph serves every step.
+        """
+        inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
+        if decoder_attention_mask is None:
+            return inputs
+        cache = kwargs.get("past_key_values")
+        if decoder_attention_mask.ndim == 2 and cache is not None and cache.is_compileable:
+            room = cache.get_mask_sizes(1, 0)[0] - decoder_attention_mask.shape[1]
+            decoder_attention_mask = F.pad(decoder_attention_mask, (0, room))
+        return inputs | {"decoder_attention_mask": decoder_attention_mask}
+
+    def compute_transition_scores(
+        self,
+        sequences: Tensor,
+        scores: tuple[Tensor, ...],
+        beam_indices: Tensor | None = None,
+        normalize_logits: bool = False,
+    ) -> Tensor:
+        """The score of each generated token, out of what `generate()` returns; as the library's.
+
+        The library supposes that the target's vocabulary is as large as the source's.
+
+        Args:
+            sequences: ids, `(rows, length)`.
+            scores: of each step, `(B, V)`, or `(B * K, V)` of a beam search.
+            beam_indices: of a beam search, `(rows, n)`; `None` for others.
+            normalize_logits: whether to turn the scores into log-probabilities first.
+
+        Returns:
+            `(rows, n)`, 0 after the last token.
+        """
+        steps = torch.stack(scores, dim=1)  # (B * K, n, V)
+        if normalize_logits:
+            steps = steps.log_softmax(dim=-1)
+        if beam_indices is None:
+            rows = torch.arange(len(steps), device=sequences.device)
+            beam_indices = rows.unsqueeze(1).expand(-1, len(scores))
+        is_generated = beam_indices >= 0
+        num_tokens = int(is_generated.sum(dim=1).max())
+        is_generated = is_generated[:, :num_tokens]
+        rows = beam_indices[:, :num_tokens].clamp(min=0)
+        tokens = sequences[:, sequences.shape[1] - num_tokens :]
+        chosen = steps[rows, torch.arange(num_tokens, device=rows.device), tokens]
+        return chosen.masked_fill(~is_generated, 0.0)
+
     def _check_entries(
         self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
     ) -> None:
@@ -196,7 +250,16 @@ class VaswaniGenerationMixin(GenerationMixin):
         input_ids: Tensor | None = None,
         **model_kwargs: Any,
     ) -> tuple[Tensor | None, dict[str, Any]]:
-        """Called by the library to give each beam its rows: a sentence's beams share its memory."""
+        """Called by the library to give each beam its rows: a sentence's beams share its memory.
+
+        In a cache that is passed on they may have a row of it each; then they do so here too.
+        """
+        num_sentences = len(model_kwargs["encoder_outputs"][0])
+        num_memory_rows = _num_memory_rows(model_kwargs.get("past_key_values"))
+        if num_memory_rows is not None and num_memory_rows > num_sentences:
+            return super()._expand_inputs_for_generation(
+                expand_size, is_encoder_decoder, input_ids, **model_kwargs
+            )
         shared = {
             name: model_kwargs.pop(name)
             for name in ("encoder_outputs", "attention_mask")
@@ -209,9 +272,16 @@ class VaswaniGenerationMixin(GenerationMixin):
 
     @staticmethod
     def _reorder_cache(past_key_values: EncoderDecoderCache, beam_idx: Tensor) -> Any:
-        """Called by the library when beams change places; their sentence's memory stays."""
+        """For searches of `custom_generate`, when beams change places; the memory stays."""
         _reorder(past_key_values.self_attention_cache, beam_idx)
         return past_key_values
+
+    def _sample(self, *arguments: Any, **kwargs: Any) -> Any:
+        """Called by the library for one beam; returns a cache with a row of memory for each."""
+        outputs = super()._sample(*arguments, **kwargs)
+        if isinstance(outputs, ModelOutput):
+            outputs.past_key_values = _with_own_memory(outputs.past_key_values)
+        return outputs
 
     def _beam_search(
         self,
@@ -222,9 +292,8 @@ class VaswaniGenerationMixin(GenerationMixin):
         synced_gpus: bool = False,
         **model_kwargs: Any,
     ) -> Any:
-        """Called by the library for `num_beams` above 1; its own search serves to sample."""
-        search = GenerationMixin._beam_search if generation_config.do_sample else beam_search
-        return search(
+        """Called by the library for `num_beams` above 1."""
+        return beam_search(
             self,
             input_ids,
             logits_processor=logits_processor,
@@ -261,51 +330,63 @@ def beam_search(
 ) -> Any:
     """Beam search by either form of `length_penalty_type`, as `generate()` calls it (section 6.1).
 
-    At each step the 2K best continuations of a sentence are taken. Those that end in `</s>` are
-    scored and compete for K places; the K best of the others go on. A sentence is done when no
-    hypothesis that goes on can still come before the ones to be returned: `early_stopping="never"`
-    supposes that it reaches the longest length at no further cost, `False`, as in the library, that
-    it ends now, `True` does not ask and stops at K ended ones. A hypothesis that reaches the length
-    limit without `</s>` is returned only where too few have ended.
+    At each step the 2K best continuations of a sentence are taken, or with `do_sample` 2K are drawn
+    by their probabilities. Those that end in `</s>` are scored and compete for K places; the K best
+    of the others go on. A sentence is done when no hypothesis that goes on can still come before
+    the ones to be returned: `early_stopping="never"` supposes that it reaches the longest length at
+    no further cost, `False`, as in the library, that it ends now, `True` does not ask and stops at
+    K ended ones. A hypothesis that reaches the length limit without `</s>` is returned only where
+    too few have ended. Where there are fewer hypotheses than `num_return_sequences`, because what
+    was given forbids the others, the last is returned again.
 
     With `length_penalty_type="power"` the rules are the library's, so that it finds the same: only
-    what ends among the K best continuations competes, what a limit cuts off competes as if it had
-    ended, and a sentence is done when nothing can come before the last of K ended ones, where
-    `"never"` supposes the longest length of all sentences.
+    what ends among the K best continuations (the first K drawn) competes, what a limit cuts off
+    competes as if it had ended, and a sentence is done when nothing can come before the last of K
+    ended ones, where `"never"` supposes the longest length of all sentences.
 
     Args:
         model: the model.
         input_ids: what each target starts with, `(B * K, length)`.
         logits_processor: changes log-probabilities, `(B * K, V)`.
-        stopping_criteria: end hypotheses besides `</s>` and the length limits.
+        stopping_criteria: end hypotheses; `EosTokenCriteria` and `MaxLengthCriteria` among them say
+            what `</s>` is and how long a hypothesis may be.
         generation_config: the merged settings.
         synced_gpus: whether to call the model until every process is done.
-        model_kwargs: the model's arguments, with `B * K` rows.
+        model_kwargs: the model's arguments, with `B * K` rows; the memory and its mask with `B`, or
+            with `B * K` beside a cache that has them.
 
     Returns:
         Ids, `(B * num_return_sequences, length)`, best first, padded on the right; or the library's
         `GenerateBeamEncoderDecoderOutput`, whose `sequences_scores` are log-probabilities divided
         by the penalty.
+
+    Raises:
+        ValueError: if `low_memory` is set, or nothing at all may be said.
     """
+    if generation_config.low_memory:
+        raise ValueError(
+            "low_memory=True has no effect on beam search; leave it out, and give generate() fewer "
+            "sentences at a time or use_cache=False."
+        )
     num_beams, prompt_length = generation_config.num_beams, input_ids.shape[1]
     num_sentences, device = len(input_ids) // num_beams, input_ids.device
     num_returned = generation_config.num_return_sequences
+    returns_dict = generation_config.return_dict_in_generate
     alpha, early_stopping = generation_config.length_penalty, generation_config.early_stopping
     form = generation_config.length_penalty_type or POWER
     is_papers, penalty_of = form == WU, LENGTH_PENALTIES[form]
-    ends = torch.tensor(_ids_of(generation_config.eos_token_id), device=device)
+    ends, limits, other_criteria = _split_criteria(
+        stopping_criteria, num_sentences, prompt_length, device
+    )
     # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end.
     num_candidates = (1 + max(1, len(ends))) * num_beams
     num_competing = num_candidates if is_papers else num_beams
     max_new_tokens = generation_config.max_length - prompt_length
-    limits, other_criteria = _split_criteria(
-        stopping_criteria, num_sentences, max_new_tokens, device
-    )
     history = _History(generation_config)
     past = _past(model, model_kwargs, num_beams, history)
     # A sentence that is done leaves the batch, unless somebody counts on its rows.
-    is_shrinking = not (history.is_kept or other_criteria or len(logits_processor) or synced_gpus)
-    is_shrinking &= past.can_shrink
+    is_counted_on = returns_dict or other_criteria or len(logits_processor) or synced_gpus
+    is_shrinking = past.can_shrink and not (is_counted_on or generation_config.do_sample)
 
     ended = EndedHypotheses(
         *(num_sentences, num_beams, prompt_length, int(limits.max())),
@@ -321,12 +402,10 @@ def beam_search(
     encoder_outputs = model_kwargs.pop("encoder_outputs")
     forward = model
     while True:
-        outputs = forward(
-            **past.inputs(running),
-            encoder_outputs=encoder_outputs,
-            return_dict=True,
-            **model_kwargs,
+        inputs = model.prepare_inputs_for_generation(
+            **past.inputs(running), encoder_outputs=encoder_outputs, **model_kwargs
         )
+        outputs = forward(**inputs, return_dict=True)
         past.cache = outputs.past_key_values
         if model._valid_auto_compile_criteria({"past_key_values": past.cache}, generation_config):
             forward = model.get_compiled_call(generation_config.compile_config)
@@ -336,8 +415,8 @@ def beam_search(
         token_log_probs = logits_processor(running, logits.log_softmax(dim=-1))
         history.add(logits, token_log_probs, outputs)
         totals = token_log_probs.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)
-        candidates, places = totals.flatten(1).topk(min(num_candidates, totals[0].numel()))
-        tokens, beams = places % logits.shape[-1], places // logits.shape[-1]  # (B, 2K), best first
+        candidates, places = _candidates(totals, num_candidates, generation_config.do_sample)
+        tokens, beams = places % logits.shape[-1], places // logits.shape[-1]  # (B, 2K)
         rows = torch.arange(len(totals), device=device).unsqueeze(1) * num_beams + beams
         continued = torch.cat((running[rows], tokens.unsqueeze(-1)), dim=-1)  # (B, 2K, length)
         origin = (sentences.unsqueeze(1) * num_beams + beams).int().unsqueeze(-1)
@@ -380,7 +459,7 @@ def beam_search(
         is_over = bool(is_done.all())
         if synced_gpus:
             is_over = _all_are_over(is_over, device)
-        if is_over:
+        if is_over and not returns_dict:
             break
         running_rows = rows.gather(1, chosen)
         if is_shrinking and is_done.any():
@@ -391,16 +470,18 @@ def beam_search(
             if model_kwargs.get("attention_mask") is not None:
                 model_kwargs["attention_mask"] = model_kwargs["attention_mask"][stays]
         past.follow(running_rows)
+        if is_over:
+            break
         running, came_from = running.flatten(0, 1), came_from.flatten(0, 1)
 
     sequences, scores, beam_indices = ended.best(num_returned)
-    if not generation_config.return_dict_in_generate:
+    if not returns_dict:
         return sequences
     return GenerateBeamEncoderDecoderOutput(
         sequences=sequences,
         sequences_scores=scores,
         beam_indices=beam_indices,
-        past_key_values=past.cache,
+        past_key_values=past.rows(),
         **history.outputs(encoder_outputs),
     )
 
@@ -414,30 +495,37 @@ class _RowPast:
 
     @property
     def can_shrink(self) -> bool:
-        """Whether rows may leave, which a compiled graph or whoever gave a mask counts on."""
+        """Whether rows may leave, on which a compiled graph or whoever gave something counts."""
         kept = getattr(self.cache, "self_attention_cache", None)
-        return self.mask is None and isinstance(kept, DynamicCache)
+        is_ours = isinstance(kept, DynamicCache) and not _is_given(self.cache)
+        return self.mask is None and is_ours
 
     def inputs(self, running: Tensor) -> dict[str, Any]:
-        """The model's arguments for beams `(B * K, length)`: what it does not know yet."""
+        """What the model does not know yet of beams `(B * K, length)`.
+
+        As arguments of `prepare_inputs_for_generation`.
+        """
         new = running[:, self.num_fed :].contiguous()
         if self.cache is not None:
             self.num_fed = running.shape[1]
-        named = {} if self.mask is None else {"decoder_attention_mask": self.mask}
-        return {"decoder_input_ids": new, "past_key_values": self.cache, **named}
+        return {
+            "input_ids": new,
+            "past_key_values": self.cache,
+            "decoder_attention_mask": self.mask,
+        }
 
     def follow(self, rows: Tensor) -> None:
         """Give the beams `(B, K)` the pasts of the rows they continue; other sentences leave."""
         if self.cache is not None:
             _reorder(self.cache.self_attention_cache, rows.flatten())
-            self._keep_memory(rows)
+            if self.can_shrink and len(rows) < len(self.cache.cross_attention_cache.layers[0].keys):
+                self.cache.cross_attention_cache.reorder_cache(rows[:, 0] // self.num_beams)
         if self.mask is not None:
             self.mask = torch.cat((self.mask, self.mask.new_ones(len(self.mask), 1)), dim=1)
 
-    def _keep_memory(self, rows: Tensor) -> None:
-        memory = self.cache.cross_attention_cache
-        if len(rows) < len(memory.layers[0].keys):
-            memory.reorder_cache(rows[:, 0] // self.num_beams)
+    def rows(self) -> Any:
+        """The cache as the library would return it: a row for each beam, of its memory too."""
+        return _with_own_memory(self.cache)
 
 
 class _TreePast(_RowPast):
@@ -475,6 +563,20 @@ class _TreePast(_RowPast):
             self.sees = self.sees[kept]
             self.cache.reorder_cache(kept)
         self.sees = self.sees.gather(1, _expand(rows % self.num_beams, self.sees))
+
+    def rows(self) -> Any:
+        """As above."""
+        num_tokens = self.cache.get_seq_length()
+        entries = self.sees.nonzero()[:, 2].view(len(self.sees), self.num_beams, num_tokens)
+        sentences = torch.arange(len(entries), device=entries.device).view(-1, 1, 1)
+        cache = DynamicCache()
+        for index, layer in enumerate(self.cache.self_attention_cache.layers):
+            keys, values = (  # (B * K, H, T, d_k), (B * K, H, T, d_v)
+                states[sentences, :, entries].flatten(0, 1).transpose(1, 2)
+                for states in (layer.keys, layer.values)
+            )
+            cache.update(keys.contiguous(), values.contiguous(), index)
+        return _with_own_memory(EncoderDecoderCache(cache, self.cache.cross_attention_cache))
 
 
 class TreeLayer(DynamicLayer):
@@ -532,6 +634,34 @@ def _past(
     if past.can_shrink and cache.get_seq_length() == 0 and takes_masks and not wants_rows:
         return _TreePast(cache.cross_attention_cache, num_beams)
     return past
+
+
+def _is_given(cache: Any) -> bool:
+    """Whether the caller of `generate()` gave this cache, who may look into it later."""
+    return getattr(cache, "_is_user_defined", False)
+
+
+def _num_memory_rows(cache: Any) -> int | None:
+    """Rows of the memory that a cache holds; `None` where it holds none."""
+    if not isinstance(cache, EncoderDecoderCache) or not cache.is_updated.get(0):
+        return None
+    return len(cache.cross_attention_cache.layers[0].keys)
+
+
+def _with_own_memory(cache: Any) -> Any:
+    """A cache whose memory has as many rows as it has beams or samples; the given one stays."""
+    num_memory_rows = _num_memory_rows(cache)
+    if num_memory_rows is None:
+        return cache
+    repeats = len(cache.self_attention_cache.layers[0].keys) // num_memory_rows
+    if repeats == 1:
+        return cache
+    memory = copy.copy(cache.cross_attention_cache)
+    memory.layers = [copy.copy(layer) for layer in memory.layers]
+    for layer in memory.layers:
+        layer.keys = layer.keys.repeat_interleave(repeats, dim=0)
+        layer.values = layer.values.repeat_interleave(repeats, dim=0)
+    return EncoderDecoderCache(cache.self_attention_cache, memory)
 
 
 def _reorder(cache: Cache, rows: Tensor) -> None:
@@ -599,11 +729,30 @@ class EndedHypotheses:
             held[sentences] = old
 
     def best(self, num_returned: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The first so many of each sentence, without padding that all share."""
-        beam_indices = self.beam_indices[:, :num_returned].flatten(0, 1)
+        """The first so many of each sentence, without padding that all share.
+
+        The last one again, where there are fewer.
+
+        Raises:
+            ValueError: if a sentence has none.
+        """
+        num_there = self.scores.isneginf().logical_not().sum(dim=1, keepdim=True)  # (B, 1)
+        if not num_there.all():
+            place = int(num_there.flatten().argmin())
+            raise ValueError(
+                f"Nothing can be said for sentence {place} of the batch (counted from 0): every "
+                f"piece has probability 0 after what prefix_allowed_tokens_fn, logits_processor or "
+                f"the generation config forbid; let them allow at least one."
+            )
+        places = torch.arange(num_returned, device=self.scores.device)
+        places = torch.minimum(places, num_there - 1)  # (B, num_returned)
+        beam_indices, ids = (
+            values.gather(1, _expand(places, values)).flatten(0, 1)
+            for values in (self.beam_indices, self.ids)
+        )
         longest = int(beam_indices.ge(0).sum(dim=1).max())
-        ids = self.ids[:, :num_returned].flatten(0, 1)[:, : self.prompt_length + longest]
-        return ids, self.scores[:, :num_returned].flatten(), beam_indices[:, :longest]
+        scores = self.scores.gather(1, places).flatten()
+        return ids[:, : self.prompt_length + longest], scores, beam_indices[:, :longest]
 
 
 class _History:
@@ -621,12 +770,6 @@ class _History:
         self.logits: Any = () if wants("output_logits") else None
         self.has_attentions = wants("output_attentions")
         self.has_states = wants("output_hidden_states")
-        self.is_kept = (
-            wants("output_scores")
-            or wants("output_logits")
-            or self.has_attentions
-            or self.has_states
-        )
         self.steps: list[Any] = []
 
     def add(self, logits: Tensor, log_probs: Tensor, outputs: Any) -> None:
@@ -652,17 +795,41 @@ class _History:
 
 
 def _split_criteria(
-    criteria: StoppingCriteriaList, num_sentences: int, max_new_tokens: int, device: torch.device
-) -> tuple[Tensor, StoppingCriteriaList]:
-    """The length limit of each sentence, `(B,)`, and the criteria that say something else."""
-    limits = torch.full((num_sentences,), max_new_tokens, device=device)
+    criteria: StoppingCriteriaList, num_sentences: int, prompt_length: int, device: torch.device
+) -> tuple[Tensor, Tensor, StoppingCriteriaList]:
+    """Pieces that end a hypothesis, the length limit of each sentence `(B,)`, and other criteria.
+
+    A criterion that a caller gives takes the place of the library's own of the same class.
+    """
+    ends: list[Tensor] = [torch.empty(0, dtype=torch.long, device=device)]
+    limits = torch.full((num_sentences,), torch.iinfo(torch.long).max, device=device)
     others = StoppingCriteriaList()
-    for criterion in criteria:
-        if isinstance(criterion, SourceLengthCriteria):
+    for criterion in criteria:  # a class derived from these may say anything
+        if type(criterion) is SourceLengthCriteria:
             limits = torch.minimum(limits, criterion.max_new_tokens.to(device))
-        elif not isinstance(criterion, MaxLengthCriteria | EosTokenCriteria):
+        elif type(criterion) is MaxLengthCriteria:
+            limits = limits.clamp(max=criterion.max_length - prompt_length)
+        elif type(criterion) is EosTokenCriteria:
+            ends.append(criterion.eos_token_id.to(device))
+        else:
             others.append(criterion)
-    return limits, others
+    return torch.cat(ends), limits.clamp(min=1), others
+
+
+def _candidates(totals: Tensor, count: int, do_sample: bool) -> tuple[Tensor, Tensor]:
+    """Continuations to go on with, out of log-probabilities `(B, K, V)`: the best, or a sample.
+
+    Returns:
+        Their log-probabilities `(B, count)`, best first or as they were drawn, and their places
+        `(B, count)` among the K * V.
+    """
+    totals = totals.flatten(1)
+    count = min(count, totals.shape[1])
+    if not do_sample:
+        return totals.topk(count)
+    # Of a sentence that is done nothing may be left, and -inf alone has no softmax.
+    places = totals.clamp(min=torch.finfo(totals.dtype).min).softmax(dim=-1).multinomial(count)
+    return totals.gather(1, places), places
 
 
 def _entry(name: str, kwargs: dict[str, Any], *configs: GenerationConfig | None) -> Any:
@@ -674,12 +841,6 @@ def _entry(name: str, kwargs: dict[str, Any], *configs: GenerationConfig | None)
 def _gives_length(kwargs: dict[str, Any], generation_config: GenerationConfig | None) -> bool:
     lengths = (_entry(name, kwargs, generation_config) for name in ("max_new_tokens", "max_length"))
     return any(length is not None for length in lengths)
-
-
-def _ids_of(tokens: int | list[int] | None) -> list[int]:
-    if tokens is None:
-        return []
-    return list(tokens) if isinstance(tokens, list | tuple) else [tokens]
 
 
 def _expand(index: Tensor, values: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ keeps. But the gradient of a sum over tokens is known as soon as their logits ar
 together, for a chunk of tokens at a time, and only the gradients of states and matrix are kept.
 """
 
+import re
 from typing import Any
 
 import torch
@@ -50,6 +51,11 @@ def product_dtype(states: Tensor) -> torch.dtype:
     return states.dtype
 
 
+def precise(dtype: torch.dtype) -> torch.dtype:
+    """The type in which sums are made of what comes in a type: float32, or float64 from float64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def chunked_cross_entropy(
     states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, label_smoothing: float
 ) -> Tensor:
@@ -63,7 +69,7 @@ def chunked_cross_entropy(
         label_smoothing: epsilon_ls.
 
     Returns:
-        A scalar in float32, nats.
+        A scalar, nats, in float32, or float64 where the product is.
     """
     labels, dtype = labels.to(states.device), product_dtype(states)
     arguments = (states, weight, bias, labels, label_smoothing, dtype)
@@ -85,9 +91,18 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
-        """What was kept, times the gradient of the sum; in place, so that no copy is made."""
-        states, weight, bias = (grad.mul_(grad_total) for grad in ctx.saved_tensors)
+        """What was kept, times the gradient of the sum."""
+        # In place, so that no copy is made, unless it is kept for another pass.
+        scale = Tensor.mul if is_graph_kept() else Tensor.mul_
+        states, weight, bias = (scale(grad, grad_total) for grad in ctx.saved_tensors)
         return states, weight, bias if len(bias) else None, None, None, None
+
+
+def is_graph_kept() -> bool:
+    """Whether the backward pass that runs leaves its graph for another one, as far as is known."""
+    if torch.compiler.is_compiling():  # nobody knows when the graph is made
+        return True
+    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
 def _loss_and_gradients(
@@ -118,7 +133,7 @@ def _loss_and_gradients(
 
 
 class Sums:
-    """The loss of all chunks so far, and its gradients by matrix and bias, in float32."""
+    """The loss of all chunks so far, and its gradients by matrix and bias, in `precise(dtype)`."""
 
     def __init__(
         self, weight: Tensor, bias: Tensor | None, label_smoothing: float, dtype: torch.dtype
@@ -126,16 +141,17 @@ class Sums:
         self.weight = weight.to(dtype)
         self.bias = None if bias is None else bias.to(dtype)
         self.true_share, self.even_share = 1 - label_smoothing, label_smoothing / len(weight)
-        self.total = weight.new_zeros((), dtype=torch.float32)
-        self.grad_weight = torch.zeros_like(weight, dtype=torch.float32)
-        self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=torch.float32)
+        self.dtype = precise(dtype)
+        self.total = weight.new_zeros((), dtype=self.dtype)
+        self.grad_weight = torch.zeros_like(weight, dtype=self.dtype)
+        self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=self.dtype)
 
     def add(self, x: Tensor, label: Tensor) -> Tensor:
         """Count states `(chunk, d_model)` with labels `(chunk,)`; return the gradient by `x`."""
         x, given = x.to(self.weight.dtype), x.dtype
         is_real = (label != IGNORED).unsqueeze(1)
         label = label.unsqueeze(1).where(is_real, 0)
-        logits = linear(x, self.weight, self.bias).float()  # (chunk, V)
+        logits = linear(x, self.weight, self.bias).to(self.dtype)  # (chunk, V)
         logits.sub_(logits.amax(dim=-1, keepdim=True))
         loss = self.true_share * logits.gather(1, label)
         loss += self.even_share * logits.sum(dim=-1, keepdim=True)
@@ -148,9 +164,9 @@ class Sums:
         grad = p.div_(normalizer).sub_(self.even_share)
         grad.scatter_(1, label, grad.gather(1, label) - self.true_share)
         if self.bias is not None:
-            self.grad_bias.addmv_(grad.T, is_real.squeeze(1).float())
+            self.grad_bias.addmv_(grad.T, is_real.squeeze(1).to(self.dtype))
         grad, x = grad.to(x.dtype), x.where(is_real, 0)
-        if grad.dtype == torch.float32:
+        if grad.dtype == self.dtype:
             torch.addmm(self.grad_weight, grad.T, x, out=self.grad_weight)
         else:
             self.grad_weight += grad.T @ x
@@ -158,11 +174,12 @@ class Sums:
 
 
 # On a CPU a compiled graph takes it as one step and does not look into it: compiled, its products
-# would be MKL's.
+# would be MKL's. A process may hold several copies of this file, as one for each model of the Hub;
+# of one name, the last would take the place of the others.
 
 
 loss_and_gradients = torch.library.custom_op(
-    "vaswani_hf::loss_and_gradients",
+    f"{re.sub(r'[^A-Za-z0-9]', '_', __name__)}::loss_and_gradients",
     _loss_and_gradients,
     mutates_args=(),
     schema="(Tensor states, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, "
@@ -172,9 +189,14 @@ loss_and_gradients = torch.library.custom_op(
 
 @loss_and_gradients.register_fake
 def _shapes(
-    states: Tensor, weight: Tensor, bias: Tensor | None, *others: Any
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    label_smoothing: float,
+    dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    total = states.new_empty((), dtype=torch.float32)
+    total = states.new_empty((), dtype=precise(dtype))
     grad_bias = weight.new_empty(0 if bias is None else len(bias))
     return total, torch.empty_like(states), torch.empty_like(weight), grad_bias
 

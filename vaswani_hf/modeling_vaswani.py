@@ -31,7 +31,8 @@ Where the paper is silent or we do otherwise:
 # trf-ignore: TRF041 share_embeddings, position_encoding, final_norm, scale_embedding
 
 import math
-from typing import Any, ClassVar, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +58,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .configuration_vaswani import VaswaniConfig
 from .generation_vaswani import VaswaniGenerationMixin
 from .layers_vaswani import Dropout, LayerNorm, Linear
-from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy
+from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy, precise
 
 
 # 3.1 Encoder and Decoder Stacks
@@ -168,7 +169,7 @@ def scaled_dot_product_attention(
     if attention_mask is not None:
         # A sum below the lowest number is -inf, and a row of nothing but -inf has no softmax.
         scores = (scores + attention_mask).clamp(min=torch.finfo(scores.dtype).min)
-    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+    weights = scores.softmax(dim=-1, dtype=precise(scores.dtype)).to(query.dtype)
     weights = F.dropout(weights, p=dropout, training=module.training)
     return (weights @ value).transpose(1, 2), weights
 
@@ -372,6 +373,13 @@ class SinusoidalPositions(nn.Module):
         table = sinusoidal_positions(config.max_position_embeddings, config.d_model)
         self.table = nn.Buffer(table, persistent=False)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Follow the model to another device, but in no cast: a rounded table stays rounded."""
+        device = fn(self.table).device
+        table = sinusoidal_positions(*self.table.shape) if self.table.is_meta else self.table
+        self.table = table.to(device)
+        return self
+
     def forward(self, position_ids: Tensor, num_positions: int) -> Tensor:
         """The rows `(..., d_model)` of the positions `(...)`, all below `num_positions`."""
         if num_positions > self.table.shape[0]:
@@ -379,10 +387,6 @@ class SinusoidalPositions(nn.Module):
             num_rows = max(num_positions, 2 * self.table.shape[0])
             table = sinusoidal_positions(num_rows, self.d_model)
             # trf-ignore: TRF046, the table is no state: a longer one has the same rows
-            self.table = table.to(self.table.device)
-        elif self.table.dtype != torch.float32:  # after `model.half()`, which rounds every buffer
-            table = sinusoidal_positions(self.table.shape[0], self.d_model)
-            # trf-ignore: TRF046, as above
             self.table = table.to(self.table.device)
         return F.embedding(position_ids, self.table)
 
@@ -641,10 +645,19 @@ class VaswaniModel(VaswaniPreTrainedModel):
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
         """Replace the source's embedding, and the target's where they are one."""
-        self.encoder.embed_tokens = value
         if self.config.share_embeddings:
             self.shared = value
-            self.decoder.embed_tokens = value
+        else:
+            self.encoder.embed_tokens = value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; what replaces `shared` replaces the embeddings that are tied to it.
+
+        So the stacks call what adapters (PEFT) or a quantizer put in its place.
+        """
+        super().__setattr__(name, value)
+        if name == "shared" and "decoder" in self._modules:
+            self.encoder.embed_tokens = self.decoder.embed_tokens = value
 
     @can_return_tuple
     def forward(
@@ -886,13 +899,14 @@ def smoothed_cross_entropy(
         labels: `(tokens,)`; -100 does not count.
         label_smoothing: epsilon_ls, in [0, 1).
         num_items_in_batch: what the sum over tokens is divided by; `None` for the number of labels
-            that count.
+            that count. In place of 0 it is 1.
 
     Returns:
-        A scalar in float32, nats per target token; 0 where no label counts.
+        A scalar in float32, or float64 of such logits, nats per target token; 0 where no label
+        counts.
     """
     total = F.cross_entropy(
-        logits.float(),
+        logits.to(precise(logits.dtype)),
         labels.to(logits.device),
         ignore_index=IGNORED,
         reduction="sum",
@@ -904,10 +918,10 @@ def smoothed_cross_entropy(
 def per_token(total: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None) -> Tensor:
     """A sum over target tokens, divided by their number, as `smoothed_cross_entropy` says."""
     if num_items_in_batch is None:
-        num_items_in_batch = (labels != IGNORED).sum().clamp(min=1)
-    if isinstance(num_items_in_batch, Tensor):
-        num_items_in_batch = num_items_in_batch.to(total.device)
-    return total / num_items_in_batch
+        num_items_in_batch = (labels != IGNORED).sum()
+    if not isinstance(num_items_in_batch, Tensor):
+        return total / max(num_items_in_batch, 1)
+    return total / num_items_in_batch.to(total.device).clamp(min=1)
 
 
 def _check_one_is_given(

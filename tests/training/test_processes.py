@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import REPOSITORY
 from tests.training.runs import RECIPE, results_of, run, write_pairs
+from training.locking import LOCK, FolderLock
 
 
 # An update is an epoch: any share of the pairs among processes and batches gives the same one.
@@ -106,6 +107,76 @@ def test_early_stopping_ends_all_processes_at_the_same_update(folder):
     # The first evaluation is the best, as nothing is learned; two more are no better.
     training = results_of(output)["training"]
     assert (training["updates"], training["stopped_early"]) == (3, True), done.stderr[-2000:]
+
+
+def test_all_processes_of_a_second_run_leave_a_folder_in_use(folder, tmp_path):
+    output = tmp_path / "out"
+    with FolderLock(output):
+        done = run(
+            folder,
+            *("--train_file", str(folder / "train.tsv"), "--output_dir", str(output)),
+            *("--resume_from_checkpoint", "auto"),
+            processes=2,
+            status=None,
+        )
+        assert [path.name for path in output.iterdir()] == [LOCK]
+    assert done.returncode != 0
+    assert f"{output} is in use by another run (process {os.getpid()} on " in done.stderr
+
+
+# training/run.py that notes the seed of every mask of dropout, and the weights before every batch.
+NOTED = """\
+import hashlib, json, os, sys
+from training.run import main
+from training.trainer import VaswaniTrainer
+from vaswani_hf.layers_vaswani import SeededDropout
+
+rank, seeds, weights = os.environ.get("RANK", "0"), [], []
+forward, training_step = SeededDropout.forward, VaswaniTrainer.training_step
+
+def mask(ctx, x, p, seed):
+    seeds.append(int(seed))
+    return forward(ctx, x, p, seed)
+
+def step(self, *arguments, **named):
+    digest = hashlib.sha256()
+    for parameter in self.model.parameters():
+        digest.update(parameter.detach().numpy().tobytes())
+    weights.append(digest.hexdigest())
+    return training_step(self, *arguments, **named)
+
+SeededDropout.forward, VaswaniTrainer.training_step = staticmethod(mask), step
+try:
+    main(sys.argv[1:])
+finally:
+    with open(os.environ["NOTES"] + rank, "w") as file:
+        json.dump({"seeds": seeds, "weights": weights}, file)
+"""
+
+
+def test_processes_draw_masks_of_their_own_and_keep_equal_weights(folder, tmp_path):
+    (folder / "noted.py").write_text(NOTED)
+    notes = {}
+    for processes in (1, 2):
+        place = tmp_path / f"notes_{processes}_"
+        run(
+            folder,
+            *("--train_file", str(folder / "train.tsv"), "--dropout", "0.1"),
+            *("--output_dir", str(tmp_path / str(processes))),
+            processes=processes,
+            script=folder / "noted.py",
+            environment={**os.environ, "NOTES": str(place)},
+        )
+        for rank in range(processes):
+            notes[processes, rank] = json.loads(place.with_name(place.name + str(rank)).read_text())
+    first, second = notes[2, 0], notes[2, 1]
+    assert len(first["seeds"]) == len(second["seeds"]) > 20
+    assert not set(first["seeds"]) & set(second["seeds"])
+    assert first["weights"] == second["weights"]
+    assert len(set(first["weights"])) == 3  # one for each update
+    # The first process draws what a process alone does.
+    drawn = min(len(first["seeds"]), len(notes[1, 0]["seeds"]))
+    assert first["seeds"][:drawn] == notes[1, 0]["seeds"][:drawn]
 
 
 SHARDED = """\

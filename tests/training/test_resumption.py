@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 from tests.training.runs import RECIPE, results_of, run, write_pairs
 from training.checkpoints import what_is_torn
-from training.stopping import StopSignals
 
 
 LAST = 16  # updates; an epoch has about six
@@ -119,6 +118,20 @@ def test_its_optimizer_and_schedule_are_those_of_an_undisturbed_run(lives):
             assert torch.equal(tensor, both[1]["state"][place][name]), (place, name)
 
 
+def test_each_process_goes_on_with_random_numbers_of_its_own(lives):
+    undisturbed, output, _, _, _, processes = lives
+    names = ["rng_state.pth"] if processes == 1 else ["rng_state_0.pth", "rng_state_1.pth"]
+    both = [
+        [
+            torch.load(path / f"checkpoint-{LAST}" / name, weights_only=False)["cpu"]
+            for name in names
+        ]
+        for path in (undisturbed, output)
+    ]
+    assert all(map(torch.equal, *both))
+    assert processes == 1 or not torch.equal(*both[0])
+
+
 def test_a_kill_while_a_checkpoint_is_written_leaves_it_unfinished_and_the_last_one(lives):
     _, _, told, left, _, _ = lives
     assert told["killed"].returncode not in (0, 143)
@@ -158,6 +171,54 @@ def test_a_full_disk_stops_the_run_and_leaves_the_last_checkpoint(lives):
     assert "Resuming from checkpoint-4." in told["killed"].stderr
 
 
+# training/run.py on a disk that is full from some place on.
+FULL = """\
+import os, resource, sys
+import training.model, training.results, training.run
+from transformers import PreTrainedTokenizerFast
+
+def then(function):
+    def filled(*arguments, **named):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        return function(*arguments, **named)
+    return filled
+
+place = os.environ["PLACE"]
+if place == "tokenizer":
+    PreTrainedTokenizerFast.save_pretrained = then(PreTrainedTokenizerFast.save_pretrained)
+elif place == "config.yaml":
+    training.run.write_config = then(training.run.write_config)
+else:
+    training.run.export = then(training.run.export)
+training.run.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "way_out"),
+    [
+        ("tokenizer", "There is no whole checkpoint: make room, or choose another --output_dir."),
+        ("config.yaml", "There is no whole checkpoint: make room, or choose another --output_dir."),
+        ("", "The last whole checkpoint is checkpoint-4: make room and go on with --resume_from_"),
+    ],
+    ids=["tokenizer", "config", "export"],
+)
+def test_a_disk_that_is_full_outside_training_is_told_in_one_line(folder, tmp_path, place, way_out):
+    (folder / "full.py").write_text(FULL)
+    done = run(
+        folder,
+        *("--train_file", str(folder / "train.tsv"), "--output_dir", str(tmp_path / "out")),
+        *("--max_steps", "4"),
+        script=folder / "full.py",
+        status=1,
+        environment={**os.environ, "PLACE": place},
+    )
+    message = done.stderr.strip().splitlines()[-1]
+    assert message.startswith(f"training/run.py: {tmp_path / 'out' / place} could not be written (")
+    assert "File too large" in message and way_out in message
+    assert "Traceback" not in done.stderr
+
+
 def test_a_finished_run_that_is_resumed_makes_no_update_more(lives):
     _, output, told, _, before, processes = lives
     if processes > 1:
@@ -173,18 +234,3 @@ def test_the_clock_counts_the_time_before_a_resumption(lives):
     seconds = [entry["elapsed_seconds"] for entry in history["log_history"]]
     assert len(seconds) > 2
     assert seconds == sorted(seconds)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_is_noted_and_the_second_does_what_it_did(number):
-    arrived = []
-    before = signal.signal(number, lambda *about: arrived.append(about[0]))
-    try:
-        with StopSignals() as stop:
-            os.kill(os.getpid(), number)
-            assert (stop.received, arrived) == (number, [])
-            os.kill(os.getpid(), number)
-            assert arrived == [number]
-        assert signal.getsignal(number) is not stop._note
-    finally:
-        signal.signal(number, before)

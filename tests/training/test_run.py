@@ -3,9 +3,11 @@
 import json
 import os
 import random
+import shlex
 import socket
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ import sacrebleu
 import torch
 import yaml
 from safetensors.torch import load_file
+
+from training.checkpoints import WRITTEN_AT_END, WRITTEN_FIRST
+from training.locking import LOCK
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -117,7 +122,9 @@ def test_a_run_that_diverges_ends_and_keeps_no_such_weights(text, tmp_path):
     assert done.returncode == 1
     message = done.stderr.strip().splitlines()[-1]
     assert message.startswith("training/run.py: training has diverged: at update 2 the loss or a w")
-    assert "learning_rate than 1e+29" in message and str(output) in message
+    assert message.endswith(
+        "Train anew, with a lower learning_rate than 1e+29 or more warmup_steps than 10."
+    )
     assert "Traceback" not in done.stderr
     assert not list(output.glob("*checkpoint-*"))
 
@@ -213,6 +220,29 @@ def test_perplexity_is_unsmoothed_and_per_token(finished, text):
 
 def test_five_translations_are_shown(finished):
     assert finished[1].stdout.count("translation  ") == 5
+
+
+def test_all_that_a_run_writes_is_known_to_be_its(finished):
+    # Else a fresh start would not see it in a folder of somebody else's.
+    names = {path.name for path in finished[0].iterdir()} - {LOCK}
+    patterns = (*WRITTEN_FIRST, *WRITTEN_AT_END)
+    assert all(any(fnmatchcase(name, each) for each in patterns) for name in names), names
+
+
+def test_a_folder_of_others_is_refused_before_the_text_is_read(text, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    done = train(text, tmp_path, "--train_source", str(tmp_path / "none"), check=False)
+    message = done.stderr.strip().splitlines()[-1]
+    assert message.startswith(f"training/run.py: {tmp_path} has files that this run would replace:")
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_the_command_that_is_shown_can_be_pasted(text, tmp_path):
+    output = tmp_path / "my run's"
+    done = train(text, output, "--max_steps", "1", "--average_last", "1")
+    shown = done.stdout.strip().splitlines()[-1]
+    assert shlex.split(shown) == ["vaswani-hf", "translate", "--model", str(output)]
 
 
 def test_a_finished_folder_is_not_trained_over(finished, text):
