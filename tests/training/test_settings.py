@@ -20,8 +20,8 @@ def recipe(tmp_path):
     return str(tmp_path / "tiny.yaml")
 
 
-def told(recipe, *options):
-    return parse_arguments([recipe, "--train_file", "a.tsv", *options])
+def told(recipe, *options, text="a.tsv"):
+    return parse_arguments([recipe, "--train_file", text, *options])
 
 
 @pytest.fixture
@@ -59,7 +59,10 @@ PAIRS = Dataset.from_dict({"input_ids": [[5, 6, 2], [7, 2]], "labels": [[8, 2], 
         (["--tokenizer", "other"], "tokenizer=None then and 'other' now"),
         (["--optim", "adafactor"], "optim='adamw_torch_fused' then and 'adafactor' now"),
         (
-            ["--lr_scheduler_type", "greedy", "--eval_strategy", "steps"],
+            [
+                *("--lr_scheduler_type", "greedy", "--eval_strategy", "steps"),
+                *("--validation_file", "b.tsv"),
+            ],
             "lr_scheduler_type='inverse_sqrt' then and 'greedy' now",
         ),
     ],
@@ -114,7 +117,7 @@ def test_the_same_settings_change_nothing(made, recipe):
 
 
 def test_text_that_has_moved_is_the_same_and_other_text_is_refused(made, recipe):
-    checkpoint, moved = made(), Settings(told(recipe, "--train_file", "moved.tsv"))
+    checkpoint, moved = made(), Settings(told(recipe, text="moved.tsv"))
     moved.go_on_from(checkpoint)
     moved.check_text(PAIRS)
     other = Dataset.from_dict({**PAIRS.to_dict(), "labels": [[8, 2], [10, 2]]})
@@ -186,6 +189,22 @@ def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path)
     assert change["settings"]["learning_rate"] == [0.001, 0.005]
 
 
+def test_another_metric_forgets_the_best_by_the_one_before(begun, tmp_path):
+    write_pairs(tmp_path / "validation.tsv", 3, seed=1)
+    command = (
+        *("--train_file", str(begun / "train.tsv"), "--resume_from_checkpoint", "auto"),
+        *("--validation_file", str(tmp_path / "validation.tsv"), "--eval_strategy", "steps"),
+        *("--eval_steps", "2", "--save_steps", "2", "--output_dir", str(tmp_path / "out")),
+    )
+    run(begun, *command, "--max_steps", "2", "--metric_for_best_model", "eval_loss")
+    # A perplexity is above its loss: beside the loss, it would never be the best.
+    best = ("--metric_for_best_model", "eval_perplexity_per_token")
+    run(begun, *command, "--max_steps", "4", *best)
+    best = results_of(tmp_path / "out")["training"]["best_checkpoint"]
+    assert best["folder"] == "checkpoint-4"
+    assert best["eval_perplexity_per_token"] > 1
+
+
 def test_a_run_that_diverges_says_from_where_it_can_go_on(begun, tmp_path):
     done = go_on(
         begun,
@@ -200,17 +219,18 @@ def test_a_run_that_diverges_says_from_where_it_can_go_on(begun, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "text", "message"),
     [
-        (["--d_model", "64"], "d_model=32 then and 64 now"),
-        (["--train_file", "OTHER"], "train_file="),
+        (["--d_model", "64"], "train.tsv", "d_model=32 then and 64 now"),
+        ([], "other.tsv", "other.tsv'] now. Resume with the same, or start a new run from its"),
     ],
 )
-def test_a_refusal_comes_in_one_line_before_anything_is_written(begun, tmp_path, options, message):
+def test_a_refusal_comes_in_one_line_before_anything_is_written(
+    begun, tmp_path, options, text, message
+):
     write_pairs(tmp_path / "other.tsv", 90, seed=1)
-    options = [str(tmp_path / "other.tsv") if each == "OTHER" else each for each in options]
-    train = ("--train_file", str(begun / "train.tsv"), "--max_steps", "6")
-    done = go_on(begun, tmp_path / "out", *train, *options, status=1)
+    train = ("--train_file", str((tmp_path if text == "other.tsv" else begun) / text))
+    done = go_on(begun, tmp_path / "out", *train, "--max_steps", "6", *options, status=1)
     assert message in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr
 
