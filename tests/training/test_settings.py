@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 
 import pytest
@@ -156,13 +157,33 @@ def begun(tmp_path_factory):
     return folder
 
 
-def go_on(begun, output, *options, status=0):
+def go_on(begun, output, *options, **named):
     shutil.copytree(begun / "out", output)
     command = ("--output_dir", str(output), "--resume_from_checkpoint", "auto", *options)
-    return run(begun, *command, status=status)
+    return run(begun, *command, **named)
+
+
+# training/run.py that notes the rate that the optimizer has for each update.
+RATES = """\
+import json, os, sys
+from training.run import main
+from training.trainer import VaswaniTrainer
+
+rates, training_step = {}, VaswaniTrainer.training_step
+
+def step(self, *arguments, **named):
+    rates[self.state.global_step + 1] = [group["lr"] for group in self.optimizer.param_groups]
+    return training_step(self, *arguments, **named)
+
+VaswaniTrainer.training_step = step
+main(sys.argv[1:])
+with open(os.environ["NOTES"], "w") as file:
+    json.dump(rates, file)
+"""
 
 
 def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path):
+    (tmp_path / "rates.py").write_text(RATES)
     (tmp_path / "moved.tsv").write_bytes((begun / "train.tsv").read_bytes())
     done = go_on(
         begun,
@@ -170,6 +191,8 @@ def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path)
         *("--train_file", str(tmp_path / "moved.tsv"), "--max_steps", "6"),
         *("--learning_rate", "0.005", "--warmup_steps", "20", "--adam_beta2", "0.9"),
         *("--logging_steps", "1", "--save_steps", "1"),
+        script=tmp_path / "rates.py",
+        environment={**os.environ, "NOTES": str(tmp_path / "rates.json")},
     )
     assert "Resuming from checkpoint-4." in done.stderr
     assert "learning_rate=0.005 (before: 0.001)" in done.stderr
@@ -181,6 +204,8 @@ def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path)
     }
     # Equation 3 by hand: 0.005 step / 20.
     assert rates == {5: pytest.approx(0.00125), 6: pytest.approx(0.0015)}
+    in_optimizer = json.loads((tmp_path / "rates.json").read_text())
+    assert in_optimizer == {str(step): [rate] * 2 for step, rate in rates.items()}  # two groups
     assert (tmp_path / "out" / "checkpoint-5").is_dir()
     (group, *_) = torch.load(last / "optimizer.pt", weights_only=True)["param_groups"]
     assert (group["initial_lr"], tuple(group["betas"])) == (0.005, (0.9, 0.9))
