@@ -247,8 +247,12 @@ def _convert(arguments: argparse.Namespace) -> int:
 
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
     logging.getLogger("vaswani_hf").setLevel(logging.INFO)  # says what had to be assumed
+    from transformers.utils import logging as library_logging
+
     from vaswani_hf import conversion
 
+    if not sys.stderr.isatty():
+        library_logging.disable_progress_bar()
     direction = "from" if arguments.from_format else "to"
     getattr(conversion, f"{direction}_{name}")(arguments.source, arguments.target, **options)
     print(f"Wrote {arguments.target}.")
