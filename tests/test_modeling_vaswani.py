@@ -1259,6 +1259,14 @@ def test_a_float64_model_has_the_loss_and_gradients_of_float64(
         assert_alike(parameter.grad, gradient, 1e-12)
 
 
+def test_autocast_leaves_the_loss_of_a_float64_model_alone() -> None:
+    model = small_model(dropout=0.0).double().train()
+    expected = model(draw_tokens(B, S), labels=LABELS).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(draw_tokens(B, S), labels=LABELS).loss
+    close(loss, expected, atol=1e-12, rtol=0.0)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("training", [False, True])
 def test_the_loss_of_a_half_precision_model_is_in_float32(
