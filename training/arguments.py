@@ -340,7 +340,7 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
                 raise ValueError(
                     f"{side}={getattr(self, side)} over {parts} batches an update leaves "
                     f"{getattr(self, side) // parts} tokens a batch, and a piece and `</s>` are 2; "
-                    f"raise {side}."
+                    f"raise {raised_by(self, side)}."
                 )
 
     def _work_out_accumulation(self, device_tokens: int) -> None:
@@ -371,6 +371,13 @@ _LISTS = {
     if "list[" in str(spec.type)
 }
 _DEFAULTS = {spec.name: spec.default for spec in dataclasses.fields(VaswaniTrainingArguments)}
+
+
+def raised_by(training: VaswaniTrainingArguments, side: str) -> str:
+    """The field that makes batches larger; `side` is `source_tokens` or `target_tokens`."""
+    if training.device_tokens is not None and training.gradient_accumulation_steps > 1:
+        return "device_tokens"  # more tokens an update are more batches of the same size
+    return side
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from torch.utils.data import Sampler
 
-from .arguments import VaswaniTrainingArguments
+from .arguments import VaswaniTrainingArguments, raised_by
 
 
 MOST_BATCHES = 1.25  # times those that are as full as can be
@@ -34,8 +34,7 @@ class TokenBatchSampler(Sampler[list[int]]):
             `None` for batches as full as can be, as with `pad_to_multiple_of`.
         shuffle: whether the order of batches changes with the epoch; else longest first.
         seed: of the order, and of which pairs of equal lengths share a batch.
-        raised_by: the field that an error names as raising both budgets; `source_tokens` or
-            `target_tokens` unless given.
+        budget_fields: the fields that raise the two budgets, which errors name.
 
     Attributes:
         batches: the places of each batch's pairs.
@@ -58,7 +57,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         max_padding: float | None = None,
         shuffle: bool = True,
         seed: int = 0,
-        raised_by: str | None = None,
+        budget_fields: tuple[str, str] = ("source_tokens", "target_tokens"),
     ) -> None:
         source, target = (
             np.asarray(lengths, dtype=np.int64) for lengths in (source_lengths, target_lengths)
@@ -70,15 +69,15 @@ class TokenBatchSampler(Sampler[list[int]]):
         step = pad_to_multiple_of or 1
         padded_source, padded_target = (-(-lengths // step) * step for lengths in (source, target))
         for side, field, lengths, padded, budget in [
-            ("source", "source_tokens", source, padded_source, source_tokens),
-            ("target", "target_tokens", target, padded_target, target_tokens),
+            ("source", budget_fields[0], source, padded_source, source_tokens),
+            ("target", budget_fields[1], target, padded_target, target_tokens),
         ]:
             if padded.max() > budget:
                 pair = int(padded.argmax())
                 so_padded = f", padded to {padded[pair]}," if padded[pair] > lengths[pair] else ""
                 raise ValueError(
                     f"Pair {pair} has {lengths[pair]} {side} tokens{so_padded} but a batch holds "
-                    f"{budget}; raise {raised_by or field} or lower max_length."
+                    f"{budget}; raise {field} or lower max_length."
                 )
         self.shuffle = shuffle
         self.seed = seed
@@ -131,7 +130,6 @@ def training_batches(
             processes.
     """
     source_tokens, target_tokens = batch_budget(training)
-    is_device_full = training.device_tokens is not None and training.gradient_accumulation_steps > 1
     sampler = TokenBatchSampler(
         source_lengths,
         target_lengths,
@@ -141,8 +139,7 @@ def training_batches(
         pad_to_multiple_of=training.pad_to_multiple_of,
         max_padding=training.max_padding,
         seed=training.data_seed if training.data_seed is not None else training.seed,
-        # More tokens an update would be more batches of the same size.
-        raised_by="device_tokens" if is_device_full else None,
+        budget_fields=(raised_by(training, "source_tokens"), raised_by(training, "target_tokens")),
     )
     if len(sampler) % training.world_size:
         raise ValueError(

@@ -37,7 +37,7 @@ from vaswani_hf.lines import read_decodable_lines, read_lines
 from vaswani_hf.loss_vaswani import IGNORED
 from vaswani_hf.tokenization_vaswani import join_pieces
 
-from .arguments import Arguments, DataArguments
+from .arguments import Arguments, DataArguments, raised_by
 from .batching import full_batch
 from .corpora import CorpusPlan, plan_corpora, shares
 
@@ -522,9 +522,8 @@ def check_lengths(
             where = f"Pair {pair} of split {split} has {longest} {side} tokens but"
             budget = getattr(training, f"{side}_tokens") // parts
             if split == "train" and longest > budget:
-                raise ValueError(
-                    f"{where} a batch holds {budget}; raise {side}_tokens or lower max_length."
-                )
+                way_out = f"raise {raised_by(training, f'{side}_tokens')} or lower max_length"
+                raise ValueError(f"{where} a batch holds {budget}; {way_out}.")
             if longest > positions:
                 way_out = "lower max_length" if split == "train" else "leave the pair out"
                 raise ValueError(

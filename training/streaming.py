@@ -33,7 +33,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from .arguments import DataArguments, VaswaniTrainingArguments
+from .arguments import DataArguments, VaswaniTrainingArguments, raised_by
 from .batching import TokenBatchSampler
 from .cleaning import KEPT, REASONS, CleaningRules, report
 from .corpora import PLACES, READING, CorpusPlan, shares
@@ -94,8 +94,8 @@ def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> 
         if data.max_length > budget:
             raise ValueError(
                 f"max_length={data.max_length} but a batch holds {budget} tokens, {side}="
-                f"{getattr(training, side)} over {parts} batches an update; raise {side} or lower "
-                f"max_length."
+                f"{getattr(training, side)} over {parts} batches an update; raise "
+                f"{raised_by(training, side)} or lower max_length."
             )
 
 

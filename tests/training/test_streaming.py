@@ -83,7 +83,7 @@ def run_of(**changes):
         **{"gradient_accumulation_steps": 1, "seed": 3, "data_seed": None},
         **{"source_tokens": 200, "target_tokens": 160, "dataloader_num_workers": 0},
         **{"save_strategy": "steps", "eval_strategy": "no", "ignore_data_skip": False},
-        **{"dry_run": False, "pad_to_multiple_of": None},
+        **{"dry_run": False, "pad_to_multiple_of": None, "device_tokens": None},
         "model_name_or_path": None,
     }
     return SimpleNamespace(**{**fields, **changes})
@@ -297,6 +297,11 @@ def test_a_checkpoint_without_the_place_of_a_process_is_refused(text, tmp_path):
         ({}, {"dry_run": True}, "dry_run counts the pairs and batches of an epoch"),
         ({}, {"pad_to_multiple_of": 8}, "leave out pad_to_multiple_of"),
         ({"max_length": 101}, {"world_size": 2}, "max_length=101 but a batch holds 100 tokens"),
+        (
+            {"max_length": 101},
+            {"device_tokens": 100, "gradient_accumulation_steps": 2},
+            "raise device_tokens or lower max_length",
+        ),
     ],
 )
 def test_what_streaming_cannot_do_is_refused(data, training, message):
