@@ -518,6 +518,17 @@ class CheckpointClock(TrainerCallback, ExportableState):
         if is_due or control.should_training_stop or state.global_step >= state.max_steps:
             control.should_save = True
 
+    def on_epoch_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Leave out the evaluation of an epoch that a signal has cut off: who stops a run waits."""
+        if self.stopped_by:
+            control.should_evaluate = False
+
     def on_save(
         self,
         args: TrainingArguments,

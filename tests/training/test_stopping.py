@@ -96,6 +96,14 @@ elif os.environ["PLACE"] == "last checkpoint":
         save(self, folder)
         os.kill(os.getpid(), signal.Signals[os.environ["SIGNAL"]])
     Settings.save = save_and_hit
+elif os.environ["PLACE"] == "first update":
+    Trainer = training.trainer.VaswaniTrainer
+    step = Trainer.training_step
+    def hit_and_step(self, *arguments, **named):
+        if not self.clock.signals.received:
+            os.kill(os.getpid(), signal.Signals[os.environ["SIGNAL"]])
+        return step(self, *arguments, **named)
+    Trainer.training_step = hit_and_step
 elif os.environ["PLACE"] == "batches":
     training.trainer.side_lengths = hit
 else:
@@ -143,6 +151,21 @@ def test_a_signal_after_the_last_update_ends_the_run_too(folder, tmp_path):
     )
     assert "Stopped by SIGTERM. checkpoint-4 in" in done.stderr
     assert not (tmp_path / "out" / "results.json").exists()
+
+
+def test_a_stopped_run_does_not_evaluate_the_epoch_that_it_breaks_off(folder, tmp_path):
+    (folder / "hit.py").write_text(HIT)
+    text = str(folder / "train.tsv")
+    done = run(
+        folder,
+        *("--train_file", text, "--validation_file", text, "--eval_strategy", "epoch"),
+        *("--output_dir", str(tmp_path / "out")),
+        script=folder / "hit.py",
+        status=143,
+        environment={**os.environ, "SIGNAL": "SIGTERM", "PLACE": "first update"},
+    )
+    assert "Stopped by SIGTERM. checkpoint-1 in" in done.stderr
+    assert "eval_loss" not in done.stdout + done.stderr
 
 
 def test_a_run_that_was_stopped_before_its_first_checkpoint_can_begin_again(folder, tmp_path):
