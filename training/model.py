@@ -10,6 +10,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf.folders import TARGET_TOKENIZER
 from vaswani_hf.hub import explained, fetch
 from vaswani_hf.modeling_vaswani import AddAndNorm, EmbeddingWithPositions, FeedForward
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
@@ -38,6 +39,9 @@ def fetch_start(arguments: Arguments) -> None:
         training.model_name_or_path = str(fetch(name))
         config = _config_of(training.model_name_or_path, name)
         _set_fields(config, arguments, name)
+        _refuse_two_tokenizers(training.model_name_or_path, name)
+        if not data.tokenizer:
+            load_tokenizer(training.model_name_or_path, name)
     if data.tokenizer:
         named, data.tokenizer = data.tokenizer, str(_fetch_tokenizer(data.tokenizer))
         tokenizer = load_tokenizer(data.tokenizer, named)
@@ -53,6 +57,16 @@ def _config_of(folder: str, name: str) -> VaswaniConfig:
             f"trains type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
         )
     return VaswaniConfig.from_dict(content)
+
+
+def _refuse_two_tokenizers(folder: str, name: str) -> None:
+    """Labels made by the tokenizer of the source would be pieces that the model does not know."""
+    if (Path(folder) / TARGET_TOKENIZER).is_dir():
+        raise ValueError(
+            f"model_name_or_path={name} has a tokenizer of its own for targets, "
+            f"{TARGET_TOKENIZER}/; training encodes both sides by one, so that this model can be "
+            f"used and converted, but not trained."
+        )
 
 
 def _fetch_tokenizer(name: str) -> Path:

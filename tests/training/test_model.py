@@ -1,6 +1,9 @@
 """The tokenizer and model that a run starts with: what does not go together is told beforehand."""
 
+import shutil
+
 import pytest
+from transformers import ByT5Tokenizer
 
 from tests.training.runs import RECIPE, results_of, write_pairs
 from training import data
@@ -26,6 +29,10 @@ def folder(tmp_path_factory):
     (folder / "torn").mkdir()
     (folder / "torn" / "tokenizer.json").write_text('{"version": ')
     (folder / "torn" / "tokenizer_config.json").write_text("{}")
+    shutil.copytree(folder / "model", folder / "two")
+    tokenizer.save_pretrained(folder / "two" / "target_tokenizer")
+    VaswaniForConditionalGeneration(config).save_pretrained(folder / "bytes")
+    ByT5Tokenizer().save_pretrained(folder / "bytes")  # of Python alone, as Marian's
     return folder
 
 
@@ -44,6 +51,8 @@ def command(folder, *options):
             "tokenizer=.*other is not that of",
         ),
         ("--model_name_or_path empty", "empty"),
+        ("--model_name_or_path two", "two has a tokenizer of its own for targets"),
+        ("--model_name_or_path bytes", "The tokenizer of .*bytes is a ByT5Tokenizer"),
         ("--tokenizer empty", "empty has no tokenizer that can be loaded"),
         ("--tokenizer torn", "torn has no tokenizer that can be loaded"),
         ("--tokenizer no/where/else", "tokenizer=no/where/else is no folder, and no id"),
