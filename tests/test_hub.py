@@ -168,3 +168,33 @@ def test_the_card_says_the_figures_of_the_results(tmp_path):
 def test_a_license_is_never_guessed(tmp_path):
     write_model_card(tmp_path, RESULTS)
     assert ModelCard.load(tmp_path / "README.md").data.license is None
+
+
+SILENT = """
+import socket, sys
+with socket.socket() as silent:  # it takes the question and never answers
+    silent.bind(("127.0.0.1", 0))
+    silent.listen(100)
+    import os
+    os.environ["HF_ENDPOINT"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    from vaswani_hf.hub import fetch
+    try:
+        fetch("nobody/nothing")
+    except OSError as error:
+        sys.stdout.write(str(error))
+"""
+
+
+def test_a_hub_that_never_answers_is_given_up(tmp_path):
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_ETAG_TIMEOUT": "1"}
+    environment["HF_HUB_OFFLINE"] = "0"
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+        timeout=300,  # seconds; it would wait for ever
+    )
+    assert done.stdout.startswith("Could not fetch nobody/nothing: it is not in the cache")
+    assert "could not be reached" in done.stdout

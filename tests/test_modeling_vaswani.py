@@ -11,10 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
-from transformers.cache_utils import EncoderDecoderCache, StaticCache
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
 from tests import references
 from vaswani_hf import (
@@ -477,6 +478,24 @@ def test_a_loaded_model_is_the_saved_one(
     assert shared_names(loaded) == groups
     inputs = {"input_ids": draw_tokens(B, S), "decoder_input_ids": draw_tokens(B, T)}
     assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
+
+
+@tyings
+def test_a_file_has_all_that_load_state_dict_asks_for(
+    tmp_path: Path, share: bool, tie: bool, groups: list[set[str]]
+) -> None:
+    # The library's trainer loads a checkpoint so, and warns of keys that are missing.
+    model = small_model(share_embeddings=share, tie_word_embeddings=tie)
+    model.save_pretrained(tmp_path)
+    other = small_model(seed=1, share_embeddings=share, tie_word_embeddings=tie)
+    weights = load_file(tmp_path / "model.safetensors")
+    assert other.load_state_dict(weights).missing_keys == []
+    assert shared_names(other) == groups
+    for name, parameter in model.named_parameters():
+        assert torch.equal(other.get_parameter(name), parameter), name
+    del weights["model.decoder.layers.0.feed_forward.inner.weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\).*layers.0.feed_forward.inner.weight"):
+        other.load_state_dict(weights)
 
 
 class TwiceTheRows(nn.Module):
@@ -1240,6 +1259,14 @@ def test_a_float64_model_has_the_loss_and_gradients_of_float64(
         assert_alike(parameter.grad, gradient, 1e-12)
 
 
+def test_autocast_leaves_the_loss_of_a_float64_model_alone() -> None:
+    model = small_model(dropout=0.0).double().train()
+    expected = model(draw_tokens(B, S), labels=LABELS).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(draw_tokens(B, S), labels=LABELS).loss
+    close(loss, expected, atol=1e-12, rtol=0.0)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("training", [False, True])
 def test_the_loss_of_a_half_precision_model_is_in_float32(
@@ -1247,6 +1274,29 @@ def test_the_loss_of_a_half_precision_model_is_in_float32(
 ) -> None:
     model = small_model().to(dtype).train(training)
     assert model(draw_tokens(B, S), labels=LABELS).loss.dtype == torch.float32
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("length", [T - 1, T + 1])
+def test_labels_of_another_length_than_the_target_are_refused(training: bool, length: int) -> None:
+    model, target = small_model().train(training), draw_tokens(B, T)
+    message = rf"labels .*\(2, 5\), got labels of shape \(2, {length}\)"
+    with pytest.raises(ValueError, match=message):
+        model(draw_tokens(B, S), decoder_input_ids=target, labels=draw_tokens(B, length))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_labels_may_be_of_32_bits(training: bool) -> None:
+    model = small_model(dropout=0.0).train(training)
+    expected = model(draw_tokens(B, S), labels=LABELS).loss
+    assert model(draw_tokens(B, S), labels=LABELS.int()).loss == expected
+
+
+def test_a_cache_of_another_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be an EncoderDecoderCache, got a DynamicCache"):
+        small_model()(
+            draw_tokens(B, S), decoder_input_ids=draw_tokens(B, T), past_key_values=DynamicCache()
+        )
 
 
 def test_logits_to_keep_beside_labels_is_refused() -> None:

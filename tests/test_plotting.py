@@ -137,6 +137,23 @@ def test_a_checkpoint_can_be_read_by_itself(tmp_path):
     assert read_log(checkpoint(tmp_path, 30, log())) == log()
 
 
+@pytest.mark.parametrize("content", ["", '[{"step": 1', "null", "[1, 2]", '{"log_history": 3}'])
+def test_a_damaged_log_is_told_by_its_name(tmp_path, content):
+    path = tmp_path / "log_history.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"{path} is damaged"):
+        plot_training(tmp_path)
+    (checkpoint(tmp_path, 30, log()) / "trainer_state.json").write_text(content)
+    with pytest.raises(ValueError, match=r"log_history\.json, .*trainer_state\.json are damaged"):
+        plot_training(tmp_path)
+
+
+def test_a_missing_matplotlib_is_told_with_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'pip install "vaswani-hf\[plot\]"'):
+        plot_training(finished(tmp_path / "a", log()))
+
+
 def test_a_folder_without_a_run_is_refused_by_name(tmp_path):
     message = f"{tmp_path} holds no run: there is neither log_history.json nor a checkpoint"
     with pytest.raises(ValueError, match=message):

@@ -18,7 +18,7 @@ from vaswani_hf import VaswaniConfig
 from vaswani_hf.generation_vaswani import POWER, WU
 from vaswani_hf.tokenization_vaswani import check_vocab_size
 
-from .limits import check_library, check_ranges, refuse_unheeded
+from .limits import check_accelerator, check_library, check_ranges, refuse_unheeded
 from .metrics import preparation
 from .watching import check_best, check_reports, choose_metric, do_without_validation
 
@@ -276,6 +276,7 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        check_accelerator(self.accelerator_config)
         choose_metric(self)
         if self.bf16 and not torch.accelerator.is_available():
             self.use_cpu = True  # as it would be; the library asks to be told
@@ -506,6 +507,8 @@ def read_recipe(recipe: str, notes: list[str] | None = None) -> dict[str, Any]:
         for key in content:
             _refuse_unknown(str(key), path.name)
         chain.append(content)
+        if parent is not None and not isinstance(parent, str):
+            raise ValueError(f"{path.name}: {EXTENDS} must name one recipe, got {parent!r}.")
         path = _find_recipe(parent, beside=path.parent) if parent else None
     merged: dict[str, Any] = {}
     for content in reversed(chain):
@@ -612,6 +615,11 @@ def _as_options(chosen: dict[str, Any]) -> list[str]:
         if isinstance(value, dict):
             value = json.dumps(value)
         values = value if isinstance(value, list) else [value]
+        if len(values) > 1 and name not in _LISTS:
+            raise ValueError(f"{name} takes one value, got {_shown(values)}.")
+        for item in values:
+            if len(values) > 1 and str(item).startswith("-"):  # the parser would take it for one
+                raise ValueError(f"{name}: {item} looks like an option; if it is a file: ./{item}.")
         values = [json.dumps(item) if isinstance(item, dict) else item for item in values]
         # `=` keeps a negative number from being taken for an option.
         if len(values) == 1:

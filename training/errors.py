@@ -18,9 +18,18 @@ from types import TracebackType
 
 PROGRAM = "training/run.py"
 TRACEBACK = "VASWANI_TRACEBACK"  # set to 1 it shows where an error comes from
-# What pyproject.toml's extra `train` brings and the imports of run.py need.
+# What the imports of run.py need.
 PACKAGES = ("transformers", "accelerate", "datasets", "evaluate", "sacrebleu", "yaml")
-INSTALL = 'pip install -e ".[train]"'
+# Where pyproject.toml names the modules that may be missing.
+EXTRAS = {
+    **dict.fromkeys(
+        (*PACKAGES, "torch", "sacremoses", "babel", "num2words", "tensorboard"), "train"
+    ),
+    "sentencepiece": "export",
+    "trackio": "track",
+}
+# What gloo says in a process that was left alone.
+_LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
 _OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("training", "vaswani_hf"))
 
 
@@ -28,9 +37,9 @@ _OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("train
 def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
     """End the program with one line where what a user wrote or pointed at is wrong.
 
-    That is an `OSError` (a file, a disk, the Hub), an `ImportError` (a package), and a `ValueError`
-    or `RuntimeError` that a `raise` of our own has made: it says what would do. Everything else is
-    a bug, and its traceback stays.
+    That is an `OSError` (a file, a disk, the Hub), an `ImportError` (a package), a `ValueError` or
+    `RuntimeError` that a `raise` of our own has made, which says what would do, and the end of
+    another process. Everything else is a bug, and its traceback stays.
 
     Of several processes the first one of each machine tells; a launcher that asks for a file of the
     cause gets it from all of them.
@@ -47,23 +56,33 @@ def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
         if environment.get(TRACEBACK, "") not in ("", "0") or not is_told(error):
             raise
         line = f"{PROGRAM}: {told(error)}"
-        _leave_word(line, environment)
+        if not _is_left_alone(error):
+            _leave_word(line, environment)
         sys.exit(line if environment.get("LOCAL_RANK", "0") == "0" else 1)
 
 
 def is_told(error: BaseException) -> bool:
     """Whether an error says what a user can mend, rather than that our code is wrong."""
-    return isinstance(error, OSError | ImportError) or _is_raised_by_us(error.__traceback__)
+    return (
+        isinstance(error, OSError | ImportError)
+        or _is_left_alone(error)
+        or _is_raised_by_us(error.__traceback__)
+    )
 
 
 def told(error: BaseException) -> str:
     """What is wrong, without the class of the error; a file comes first."""
     if _is_raised_by_us(error.__traceback__):
         return str(error)
+    if _is_left_alone(error):
+        return "another process has ended; the launcher tells below which, and why."
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}."
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"{text}; {INSTALL} brings it." if isinstance(error, ImportError) else text
+    module = (getattr(error, "name", None) or "").partition(".")[0]
+    if module in EXTRAS:
+        return f'{text}; pip install -e ".[{EXTRAS[module]}]" brings it.'
+    return text
 
 
 def require_packages() -> None:
@@ -71,6 +90,10 @@ def require_packages() -> None:
     with in_one_line():
         for name in PACKAGES:
             importlib.import_module(name)
+
+
+def _is_left_alone(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _LEFT_ALONE)
 
 
 def _is_raised_by_us(traceback: TracebackType | None) -> bool:

@@ -1,6 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """What settings may be: ranges, and the library's settings that this trainer would not heed."""
 
+import dataclasses
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -153,6 +155,22 @@ def is_true(value: Any) -> bool:
     return str(value).lower() in ("true", "yes", "y", "t", "1")
 
 
+def check_accelerator(given: Any) -> None:
+    """Refuse a mapping for `accelerator_config`, as text or read, that has an unknown key.
+
+    Raises:
+        ValueError: naming the key and those that there are.
+    """
+    if isinstance(given, str) and given.startswith("{"):
+        given = json.loads(given)
+    known = {spec.name for spec in dataclasses.fields(AcceleratorConfig)}
+    for key in given if isinstance(given, dict) else ():
+        if key not in known:
+            raise ValueError(
+                f"accelerator_config: unknown key '{key}'; there are {', '.join(sorted(known))}."
+            )
+
+
 def check_library(training: TrainingArguments) -> None:
     """Refuse what the library would refuse only once the text is read, or not at all.
 
@@ -169,7 +187,8 @@ def check_library(training: TrainingArguments) -> None:
         try:
             Seq2SeqTrainer.get_optimizer_cls_and_kwargs(training)
         except (ImportError, ValueError) as error:
-            raise ValueError(f"optim={training.optim.value}: {_one_line(error)}") from error
+            given = f" with optim_args={training.optim_args}" if training.optim_args else ""
+            raise ValueError(f"optim={training.optim.value}{given}: {_one_line(error)}") from error
     if training.torch_compile:
         _check_compiler(training)
     if training.dataloader_persistent_workers and not training.dataloader_num_workers:

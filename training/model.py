@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """The tokenizer and the model that a run starts with."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -141,7 +142,8 @@ def build_tokenizer(
                 vocab_size,
                 are_files=False,
                 split_digits=arguments.data.split_digits,
-                show_progress=not arguments.training.disable_tqdm,
+                # Written past Python, for which a reader that has gone is an error.
+                show_progress=not arguments.training.disable_tqdm and sys.stdout.isatty(),
             ).result()
     with writing(folder):
         tokenizer.save_pretrained(folder)

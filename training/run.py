@@ -43,6 +43,7 @@ from training.streaming import StreamGuard, TokenBatchStream, check_streaming
 from training.trainer import VaswaniTrainer
 from training.watching import do_without_validation, final_checkpoints
 from vaswani_hf.hub import export
+from vaswani_hf.lines import escape_unprintable
 
 
 logger = logging.getLogger("training")
@@ -50,6 +51,7 @@ logger = logging.getLogger("training")
 
 def main(argv: list[str]) -> None:
     """Train by a recipe; what is wrong with it, or with what it names, is told in one line."""
+    escape_unprintable()
     with lasting_output(), ending_at_once(), in_one_line(), ExitStack() as exits:
         train(argv, exits)
 

@@ -9,11 +9,15 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from .lines import decode_lines
+from .lines import decode_lines, escape_unprintable
+
+
+INTERRUPTED = 130  # as shells count it: 128 and the number of the signal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    escape_unprintable()
     parser = argparse.ArgumentParser(
         prog="vaswani-hf", description="Use a Transformer of 'Attention Is All You Need'."
     )
@@ -25,12 +29,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (ValueError, OSError, ImportError) as error:
-        if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 1
-        print(f"vaswani-hf: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        print(f"vaswani-hf: {str(error) or type(error).__name__}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if not _is_of_the_machine(error):
+            raise
+        print(f"vaswani-hf: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 1
+
+
+def _is_of_the_machine(error: RuntimeError) -> bool:
+    """Whether memory has run out or a device has failed; engines tell it in words alone."""
+    text = str(error)
+    return any(word in text for word in ("memory", "CUDA", "HIP", "XPU", "MPS"))
 
 
 def _add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -74,7 +91,8 @@ def _add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser
         type=int,
         default=10_000,
         metavar="N",
-        help="sentences that are read, sorted by length and translated before the next are read",
+        help="sentences that are read, sorted by length and translated before the next are read; "
+        "what is typed in a terminal is translated line by line",
     )
     parser.add_argument("--device", help="such as cpu or cuda; else a GPU where there is one")
     parser.add_argument(
@@ -99,11 +117,17 @@ def _translate(arguments: argparse.Namespace) -> int:
     }
     if of_ctranslate2 and arguments.engine != "ctranslate2":
         raise ValueError(f"--{next(iter(of_ctranslate2))} is for --engine ctranslate2 only.")
+    if sys.stdout is None:
+        raise ValueError("Standard output is closed, so that translations have nowhere to go.")
     with _source(arguments.file) as source:
         # The heavy imports come after the file is open: a wrong name is told at once.
         from transformers.utils import logging
 
-        from vaswani_hf.translation import CTranslate2Translator, Translator
+        from vaswani_hf.translation import (
+            CTranslate2Translator,
+            LongSourceError,
+            Translator,
+        )
 
         if not sys.stderr.isatty():
             logging.disable_progress_bar()
@@ -119,19 +143,32 @@ def _translate(arguments: argparse.Namespace) -> int:
             **of_hub,
             **of_ctranslate2,
         )
-        lines = decode_lines(source, arguments.file or "standard input")
+        name = arguments.file or "standard input"
+        is_typed = source.isatty()  # and then each line is answered before the next
+        size = 1 if is_typed else arguments.chunk_sentences
+        is_shown, num_done = sys.stderr.isatty() and not is_typed, 0
         with open(
             sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False
         ) as output:
-            for chunk in _chunks(lines, arguments.chunk_sentences):
-                for translation in translator(chunk, progress=sys.stderr.isatty()):
+            for chunk in _chunks(decode_lines(source, name), size):
+                try:
+                    translations = translator(chunk, progress=is_shown)
+                except LongSourceError as error:
+                    where = f"{name}, line {num_done + error.place + 1}"
+                    raise ValueError(f"{where}: {error}") from None
+                for translation in translations:
                     output.write(" ".join(translation.splitlines()) + "\n")
                 output.flush()
+                num_done += len(chunk)
     return 0
 
 
 def _source(file: str | None) -> BinaryIO:
-    return sys.stdin.buffer if file in (None, "-") else open(str(file), "rb")
+    if file not in (None, "-"):
+        return open(str(file), "rb")
+    if sys.stdin is None:
+        raise ValueError("Standard input is closed: name a FILE, or send the text in by a pipe.")
+    return sys.stdin.buffer
 
 
 def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -210,8 +247,12 @@ def _convert(arguments: argparse.Namespace) -> int:
 
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
     logging.getLogger("vaswani_hf").setLevel(logging.INFO)  # says what had to be assumed
+    from transformers.utils import logging as library_logging
+
     from vaswani_hf import conversion
 
+    if not sys.stderr.isatty():
+        library_logging.disable_progress_bar()
     direction = "from" if arguments.from_format else "to"
     getattr(conversion, f"{direction}_{name}")(arguments.source, arguments.target, **options)
     print(f"Wrote {arguments.target}.")

@@ -118,7 +118,8 @@ class VaswaniGenerationMixin(GenerationMixin):
         """Translate source ids `(B, S)`; all that the library's `generate()` takes, and two more.
 
         Args:
-            inputs: source ids, `(B, S)`; or `input_ids`, `inputs_embeds`, `encoder_outputs`.
+            inputs: source ids, `(B, S)`; or `input_ids`, `inputs_embeds`, `encoder_outputs`; where
+                none is given, `bos_token_id` of the generation config is one.
             generation_config: what it leaves open comes from the model's.
             logits_processor: as the library's.
             stopping_criteria: as the library's.
@@ -313,8 +314,8 @@ def source_lengths(inputs: Tensor | None, kwargs: dict[str, Any]) -> Tensor:
         if source is not None:
             return torch.full((len(source),), source.shape[1], device=source.device)
     encoder_outputs = kwargs.get("encoder_outputs")
-    if encoder_outputs is None:
-        raise ValueError("Give generate() a source: input_ids, inputs_embeds or encoder_outputs.")
+    if encoder_outputs is None:  # the library's source is then `<s>` alone, if there is one
+        return torch.ones(1, dtype=torch.long)
     memory = encoder_outputs[0]
     return torch.full((len(memory),), memory.shape[1], device=memory.device)
 
@@ -383,7 +384,7 @@ def beam_search(
     num_competing = num_candidates if is_papers else num_beams
     max_new_tokens = generation_config.max_length - prompt_length
     history = _History(generation_config)
-    past = _past(model, model_kwargs, num_beams, history)
+    past = _past(model, model_kwargs, num_beams, prompt_length, history)
     # A sentence that is done leaves the batch, unless somebody counts on its rows.
     is_counted_on = returns_dict or other_criteria or len(logits_processor) or synced_gpus
     is_shrinking = past.can_shrink and not (is_counted_on or generation_config.do_sample)
@@ -622,12 +623,22 @@ class TreeLayer(DynamicLayer):
 
 
 def _past(
-    model: Any, model_kwargs: dict[str, Any], num_beams: int, history: "_History"
+    model: Any,
+    model_kwargs: dict[str, Any],
+    num_beams: int,
+    num_given: int,
+    history: "_History",
 ) -> _RowPast:
-    """How the search keeps the beams' pasts, by the arguments that it takes out of the model's."""
+    """How the search keeps the beams' pasts, by the arguments that it takes out of the model's.
+
+    Where the mask covers the ids that were given and no more, the library takes them for all there
+    are, and else for those that the cache does not know.
+    """
     cache = model_kwargs.pop("past_key_values", None)
     mask = model_kwargs.pop("decoder_attention_mask", None)
     past = _RowPast(cache, num_beams, mask)
+    if cache is not None and mask is not None and mask.shape[1] == num_given:
+        past.num_fed = int(cache.get_seq_length())  # the ids start with what the cache knows
     # The others take no mask of their own, or their attentions and states are wanted row by row.
     takes_masks = model.config._attn_implementation in ("eager", "sdpa")
     wants_rows = history.has_attentions or history.has_states

@@ -98,25 +98,73 @@ def fetch(
             a folder, or what is there cannot be loaded.
         HubError: if it cannot be fetched.
     """
+    folder = find(name, revision=revision, token=token)
+    check_folder(folder, str(name))
+    return folder
+
+
+def find(
+    name: str | PathLike[str],
+    *,
+    revision: str | None = None,
+    token: str | None = None,
+    are_pickles_wanted: bool = False,
+) -> Path:
+    """The folder of a model, as `fetch` gives it, but not looked through.
+
+    Args:
+        name: as in `fetch`.
+        revision: likewise.
+        token: likewise.
+        are_pickles_wanted: whether weights in `.bin` files come too where the Hub has no others.
+
+    Raises:
+        ValueError: if there is no such folder and it cannot be an id, or `revision` is given beside
+            a folder.
+        HubError: if it cannot be fetched.
+    """
     if Path(name).is_dir():
         if revision is not None:
             raise ValueError(f"revision={revision} is for the Hub, and {name} is a folder.")
-        check_folder(name)
         return Path(name)
+    if Path(name).exists():
+        raise ValueError(f"{name} is a file, and a model is a folder.")
+    repo_id = str(name)
     try:
-        validate_repo_id(str(name))
+        validate_repo_id(repo_id)
     except HFValidationError:
         raise ValueError(
             f"There is no folder {name}, and no id on the Hub looks like it."
         ) from None
-    with explained(f"fetch {name}", str(name)):
-        folder = Path(
-            snapshot_download(
-                str(name), revision=revision, token=token, allow_patterns=list(LOADED)
-            )
+    owner, slash, rest = repo_id.partition("/")
+    if slash and Path(owner).is_dir():  # a path, most likely, and misspelt
+        raise ValueError(
+            f"There is no {rest} in the folder {owner}. If {name} is meant to be an id on the Hub, "
+            f"do the same where no folder is called {owner}."
         )
-    check_folder(folder, str(name))
+    with explained(f"fetch {name}", repo_id):
+        given: dict[str, Any] = {"revision": revision, "token": token}
+        given["local_files_only"] = not _is_answering(repo_id, revision, token)
+        folder = Path(snapshot_download(repo_id, allow_patterns=list(LOADED), **given))
+        if are_pickles_wanted and not any(folder.glob("*.safetensors")):
+            folder = Path(snapshot_download(repo_id, allow_patterns=[*LOADED, "*.bin"], **given))
     return folder
+
+
+def _is_answering(repo_id: str, revision: str | None, token: str | None) -> bool:
+    """Whether the Hub answers in time; where it does not, only the cache is left.
+
+    `snapshot_download` asks the same, and waits for an answer without end.
+    """
+    try:
+        HfApi(token=token).repo_info(
+            repo_id, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
+        )
+    except HfHubHTTPError:  # an answer, which is told when it comes again
+        return True
+    except (NetworkError, ConnectionError):
+        return False
+    return True
 
 
 # To the Hub
@@ -453,6 +501,7 @@ def _validate(card: ModelCard, token: str | None) -> None:
         f"{constants.ENDPOINT}/api/validate-yaml",
         json={"repoType": "model", "content": str(card)},
         headers=build_hf_headers(token=token),
+        timeout=constants.HF_HUB_ETAG_TIMEOUT,
     )
     if response.status_code == 400:
         errors = "; ".join(error["message"] for error in response.json().get("errors", []))

@@ -44,9 +44,12 @@ def can_go_by_chunks(head: nn.Module, states: Tensor) -> bool:
 
 
 def product_dtype(states: Tensor) -> torch.dtype:
-    """The type in which states are multiplied by a matrix: their own, or autocast's."""
+    """The type in which states are multiplied by a matrix: their own, or autocast's.
+
+    Autocast leaves float64 alone.
+    """
     device = states.device.type
-    if torch.is_autocast_enabled(device):
+    if torch.is_autocast_enabled(device) and states.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
     return states.dtype
 

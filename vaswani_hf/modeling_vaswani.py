@@ -31,7 +31,7 @@ Where the paper is silent or we do otherwise:
 # trf-ignore: TRF041 share_embeddings, position_encoding, final_norm, scale_embedding
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -406,9 +406,9 @@ class LearnedPositions(nn.Module):
         """
         if num_positions > self.weight.shape[0]:
             raise ValueError(
-                f"A sequence of {num_positions} tokens needs as many positions, but "
-                f"max_position_embeddings={self.weight.shape[0]} were learned; shorten the input "
-                f'or train with a larger max_position_embeddings or position_encoding="sinusoidal".'
+                f"A source or target of {num_positions} tokens needs as many positions, but "
+                f"max_position_embeddings={self.weight.shape[0]} were learned; shorten it or train "
+                f'with a larger max_position_embeddings or position_encoding="sinusoidal".'
             )
         return F.embedding(position_ids, self.weight)
 
@@ -465,6 +465,23 @@ class VaswaniPreTrainedModel(PreTrainedModel):
         if all_submodels:
             return super().get_expanded_tied_weights_keys(all_submodels=True)
         return dict(self._tied_weights_keys or {})
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """As torch's; a tied parameter needs only its source's entry, as `model.safetensors` has.
+
+        Else the library's trainer warns of missing keys whenever it resumes. With `assign`, which
+        would make a parameter of each entry, nothing is added.
+        """
+        tied = {
+            target: state_dict[source]
+            for target, source in self.all_tied_weights_keys.items()
+            if source in state_dict and target not in state_dict
+        }
+        if tied and not assign:
+            state_dict = {**state_dict, **tied}
+        return super().load_state_dict(state_dict, strict=strict, assign=assign)
 
 
 class VaswaniEncoder(VaswaniPreTrainedModel):
@@ -573,14 +590,19 @@ class VaswaniDecoder(VaswaniPreTrainedModel):
             The states `(B, T, d_model)` as `last_hidden_state`, and the cache where one is used.
 
         Raises:
-            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, or no
-                memory.
+            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, no memory,
+                or a cache of another kind.
         """
         _check_one_is_given(input_ids, inputs_embeds, "decoder_")
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         if encoder_hidden_states is None:
             raise ValueError("The decoder needs the memory: give encoder_hidden_states.")
+        if past_key_values is not None and not isinstance(past_key_values, EncoderDecoderCache):
+            raise ValueError(
+                f"past_key_values must be an EncoderDecoderCache, got a "
+                f"{type(past_key_values).__name__}."
+            )
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(
                 DynamicCache(config=self.config), DynamicCache(config=self.config)
@@ -815,7 +837,8 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
             positions get logits then, and only for the loss. Call without `labels` to have them.
 
         Raises:
-            ValueError: if `logits_to_keep` is given beside `labels`.
+            ValueError: if `logits_to_keep` is given beside `labels`, or `labels` are not as many as
+                the decoder's input ids.
         """
         if labels is not None:
             if not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
@@ -839,6 +862,11 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
             **kwargs,
         )
         states, logits, loss = outputs.last_hidden_state, None, None
+        if labels is not None and labels.shape != states.shape[:2]:
+            raise ValueError(
+                f"labels must have a label, or {IGNORED}, for each position of the decoder's "
+                f"input, {tuple(states.shape[:2])}, got labels of shape {tuple(labels.shape)}."
+            )
         if labels is not None and self.training:
             loss = self.training_loss(states, labels, num_items_in_batch)
         else:
@@ -868,7 +896,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
         """The smoothed loss of target states `(B, T, d_model)` against labels `(B, T)` (5.4)."""
         head, smoothing = self.lm_head, self.config.label_smoothing
         states = states.flatten(0, 1)
-        labels = labels.flatten().to(states.device)
+        labels = labels.flatten().to(states.device, torch.long)
         if can_go_by_chunks(head, states):
             states = states.to(head.weight.device)  # of a model that is spread over several
             total = chunked_cross_entropy(states, head.weight, head.bias, labels, smoothing)
@@ -907,7 +935,7 @@ def smoothed_cross_entropy(
     """
     total = F.cross_entropy(
         logits.to(precise(logits.dtype)),
-        labels.to(logits.device),
+        labels.to(logits.device, torch.long),
         ignore_index=IGNORED,
         reduction="sum",
         label_smoothing=label_smoothing,

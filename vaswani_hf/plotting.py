@@ -177,18 +177,23 @@ def read_log(folder: str | PathLike[str]) -> list[dict[str, Any]]:
     """What a run has logged, an entry a time, each with its `step`.
 
     Args:
-        folder: its output folder, or a checkpoint in it. Of several logs, the longest is read; a
-            checkpoint that a kill has torn is passed over.
+        folder: its output folder, or a checkpoint in it. Of several logs, the longest is read; one
+            that a kill has torn is passed over where there is another.
 
     Raises:
-        ValueError: if there is no log.
+        ValueError: if there is no log, or none that is whole.
     """
     folder = Path(folder)
-    logs = [_read_json(folder / LOG_HISTORY)]
-    for path in [folder / TRAINER_STATE, *folder.glob(f"checkpoint-*/{TRAINER_STATE}")]:
-        state = _read_json(path)
-        logs.append(state.get("log_history") if isinstance(state, dict) else None)
-    found = [log for log in logs if isinstance(log, list)]
+    states = [folder / TRAINER_STATE, *sorted(folder.glob(f"checkpoint-*/{TRAINER_STATE}"))]
+    paths = [path for path in [folder / LOG_HISTORY, *states] if path.is_file()]
+    logs = [_read_entries(path) for path in paths]
+    found = [log for log in logs if log is not None]
+    if paths and not found:
+        damaged = "is" if len(paths) == 1 else "are"
+        raise ValueError(
+            f"{', '.join(map(fspath, paths))} {damaged} damaged: no list of JSON objects is in "
+            f"{'it' if len(paths) == 1 else 'any of them'}."
+        )
     if not found:
         what = "holds no run" if folder.is_dir() else "is no folder"
         raise ValueError(
@@ -198,11 +203,16 @@ def read_log(folder: str | PathLike[str]) -> list[dict[str, Any]]:
     return max(found, key=lambda log: (log[-1].get("step", 0) if log else 0, len(log)))
 
 
-def _read_json(path: Path) -> Any:
+def _read_entries(path: Path) -> list[dict[str, Any]] | None:
+    """The entries of a log, or of the one in a trainer's state; `None` where it is damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        log = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
         return None
+    if isinstance(log, dict):
+        log = log.get("log_history")
+    is_whole = isinstance(log, list) and all(isinstance(entry, dict) for entry in log)
+    return log if is_whole else None
 
 
 def _points(log: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:

@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import GENERATION_CONFIG_NAME, has_file, logging
+from transformers.utils import GENERATION_CONFIG_NAME, logging
 
 from .folders import TARGET_TOKENIZER
 from .generation_vaswani import PAPER, POWER, WU, VaswaniGenerationMixin, wu_length_penalty
@@ -28,6 +28,20 @@ from .hub import fetch
 logger = logging.get_logger(__name__)
 
 CTRANSLATE2_WEIGHTS = "model.bin"  # what every folder of CTranslate2 holds, and no other
+
+
+class LongSourceError(ValueError):
+    """A source of more tokens than a model has positions.
+
+    `place` is that of the sentence among those that were given, the first is 0.
+    """
+
+    def __init__(self, place: int, num_tokens: int, most: int) -> None:
+        super().__init__(
+            f"A sentence of {num_tokens} tokens needs as many positions, but the model has {most}; "
+            f"split the sentence, or take a model with a larger max_position_embeddings."
+        )
+        self.place = place
 
 
 class TextTranslator(abc.ABC):
@@ -41,6 +55,7 @@ class TextTranslator(abc.ABC):
     """
 
     max_extra_tokens: int
+    max_positions: int | None  # source tokens that the model can read; `None` for no limit
 
     def __init__(
         self,
@@ -64,6 +79,10 @@ class TextTranslator(abc.ABC):
 
         Returns:
             One translation a sentence, in the order they came.
+
+        Raises:
+            LongSourceError: if a sentence has more tokens than the model has positions; none is
+                translated then.
         """
         sentences = [sentences] if isinstance(sentences, str) else list(sentences)
         translations = [""] * len(sentences)
@@ -71,6 +90,10 @@ class TextTranslator(abc.ABC):
         if not places:
             return translations
         encoded = self.tokenizer([sentences[place] for place in places])["input_ids"]
+        if self.max_positions is not None:
+            for place, ids in zip(places, encoded, strict=True):
+                if len(ids) > self.max_positions:
+                    raise LongSourceError(place, len(ids), self.max_positions)
         bar = logging.tqdm(total=len(places), disable=not progress, unit="sentence")
         with bar:
             for batch in self.batches([len(ids) for ids in encoded]):
@@ -127,7 +150,8 @@ class Translator(TextTranslator):
         max_batch_sentences: sentences in a batch, at most.
 
     Raises:
-        ValueError: if an option has a value that it cannot have.
+        ValueError: if an option has a value that it cannot have, or a weight of the model is not
+            finite.
     """
 
     def __init__(
@@ -144,7 +168,8 @@ class Translator(TextTranslator):
         max_batch_sentences: int = 64,
     ) -> None:
         super().__init__(tokenizer, target_tokenizer, batch_tokens, max_batch_sentences)
-        _check_search(num_beams, length_penalty_type, max_extra_tokens)
+        _check_search(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
+        check_finite(model)
         self.model = model.eval()
         config = model.generation_config
         # Code from the Hub brings a class of its own, which the config tells.
@@ -158,6 +183,9 @@ class Translator(TextTranslator):
                     f"{type(model).__name__}; leave it out."
                 )
             length_penalty_type = None  # what such models have
+        has_table = getattr(model.config, "position_encoding", "learned") == "learned"
+        most = getattr(model.config, "max_position_embeddings", None)
+        self.max_positions = most if has_table else None
         self.max_extra_tokens = _first(
             max_extra_tokens, getattr(config, "max_extra_tokens", None), PAPER["max_extra_tokens"]
         )
@@ -189,7 +217,8 @@ class Translator(TextTranslator):
             options: as for `Translator`.
 
         Raises:
-            ValueError: if the folder is CTranslate2's, or cannot be loaded as it is.
+            ValueError: if the folder is CTranslate2's, or cannot be loaded as it is, or the device
+                cannot be used.
             HubError: if it cannot be fetched from the Hub.
         """
         if (Path(folder) / CTRANSLATE2_WEIGHTS).is_file():
@@ -197,13 +226,13 @@ class Translator(TextTranslator):
                 f"{folder} is a folder of CTranslate2, as its {CTRANSLATE2_WEIGHTS} shows: use "
                 f"CTranslate2Translator, on the command line --engine ctranslate2."
             )
+        place = _usable_device(device)
         folder = fetch(folder, revision=revision, token=token)
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+        _read_json(folder / GENERATION_CONFIG_NAME)  # the library passes over one that is torn
         tokenizer, target_tokenizer = load_tokenizers(folder)
-        if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
         return cls(
-            model.to(device),
+            model.to(place),
             tokenizer,
             target_tokenizer=target_tokenizer,
             **options,  # type: ignore[arg-type]
@@ -221,7 +250,7 @@ class Translator(TextTranslator):
         if self.is_vaswani:
             limit = {"max_extra_tokens": self.max_extra_tokens}
         else:  # one limit for the batch, and no further than a table of positions
-            most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+            most = self.max_positions or math.inf
             limit = {"max_new_tokens": int(min(longest + self.max_extra_tokens, most))}
         outputs = self.model.generate(
             input_ids=input_ids.to(self.model.device),
@@ -275,8 +304,8 @@ class CTranslate2Translator(TextTranslator):
         max_batch_sentences: sentences in a thread's batch, at most.
 
     Raises:
-        ValueError: if this is no folder of CTranslate2, or an option has a value that it cannot
-            have.
+        ValueError: if this is no folder of CTranslate2 or a damaged one, if the device cannot be
+            used, or an option has a value that it cannot have.
         ImportError: if ctranslate2 is missing.
     """
 
@@ -307,10 +336,17 @@ class CTranslate2Translator(TextTranslator):
         _check_from(
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
-        _check_search(num_beams, length_penalty_type, max_extra_tokens)
+        _check_search(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         if device in (None, "auto"):
             device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
         kind, _, index = device.partition(":")
+        if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
+            raise ValueError(f"device must be cpu, cuda or such as cuda:1, got {device=}.")
+        settings = _read_json(folder / "config.json")
+        if settings is None or "eos_token" not in settings:
+            raise ValueError(
+                f"{folder} has no config.json of `vaswani-hf convert --to ctranslate2`."
+            )
         # Each thread translates batches of its own: two at one batch are slower than one.
         self.workers = _first(threads, torch.get_num_threads()) if kind == "cpu" else 1
         super().__init__(
@@ -330,8 +366,7 @@ class CTranslate2Translator(TextTranslator):
         # With patience 1 the search ends at as many ended hypotheses as beams.
         self.patience = 1 if config.early_stopping is True else 2
 
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self.max_positions: int | None = settings.get("max_position_embeddings")
+        self.max_positions = settings.get("max_position_embeddings")
         self.source_pieces = _load_pieces(folder, "source")
         self.target_pieces = _load_pieces(folder, "target")
         self.id_of_piece = {piece: token for token, piece in enumerate(self.target_pieces)}
@@ -339,14 +374,19 @@ class CTranslate2Translator(TextTranslator):
         self.suppressed = [
             [self.target_pieces[token] for token in tokens] for tokens in forbidden_pieces(config)
         ]
-        self.model = ctranslate2.Translator(
-            str(folder),
-            device=kind,
-            device_index=int(index or 0),
-            compute_type=compute_type,
-            inter_threads=self.workers,
-            intra_threads=1,
-        )
+        try:
+            self.model = ctranslate2.Translator(
+                str(folder),
+                device=kind,
+                device_index=int(index or 0),
+                compute_type=compute_type,
+                inter_threads=self.workers,
+                intra_threads=1,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"CTranslate2 cannot load {folder} ({device=}, {compute_type=}): {error}"
+            ) from error
         if self.num_beams > 1 and self.length_penalty_type == WU:
             logger.warning_once(
                 "CTranslate2 knows no length penalty of Wu et al.: what it finds is ranked again "
@@ -366,16 +406,13 @@ class CTranslate2Translator(TextTranslator):
         sentence's own limit or beyond is translated again alone, which is seldom.
 
         Raises:
-            ValueError: if a source has more tokens than the model has positions.
+            LongSourceError: if a source has more tokens than the model has positions.
+            ValueError: if what the model computes are no numbers.
         """
         most = self.max_positions
-        longest = max(map(len, sources))
-        if most is not None and longest > most:
-            raise ValueError(
-                f"A sentence of {longest} tokens needs as many positions, but the model has "
-                f"{most}; split the sentence, or convert a model with a larger "
-                f"max_position_embeddings."
-            )
+        for place, source in enumerate(sources):
+            if most is not None and len(source) > most:
+                raise LongSourceError(place, len(source), most)
         limits = [max(1, len(source) + self.max_extra_tokens) for source in sources]
         if most is not None:
             limits = [min(limit, most) for limit in limits]
@@ -411,6 +448,11 @@ class CTranslate2Translator(TextTranslator):
             max_decoding_length=max_tokens,
             min_decoding_length=0,
         )
+        if any(math.isnan(score) for result in results for score in result.scores):
+            raise ValueError(
+                "The model computes NaN: its weights are no numbers, or too large for its "
+                "compute_type."
+            )
         return [
             [
                 Hypothesis(
@@ -441,15 +483,49 @@ class CTranslate2Translator(TextTranslator):
 def load_tokenizers(
     folder: str | PathLike[str],
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]:
-    """The tokenizer of a folder or Hub id, and the target's where `target_tokenizer/` holds one."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    if not has_file(folder, f"{TARGET_TOKENIZER}/tokenizer_config.json"):
+    """The tokenizer of a folder, and the target's where `target_tokenizer/` holds one.
+
+    Raises:
+        ValueError: if there is none that loads; what is damaged is named.
+        ImportError: if it needs a library that is not installed.
+    """
+    tokenizer = _load_tokenizer(Path(folder))
+    if not (Path(folder) / TARGET_TOKENIZER / "tokenizer_config.json").is_file():
         return tokenizer, None
     # An empty config keeps the library from looking for one in the subfolder.
-    target_tokenizer = AutoTokenizer.from_pretrained(
-        folder, subfolder=TARGET_TOKENIZER, config=PreTrainedConfig()
-    )
-    return tokenizer, target_tokenizer
+    return tokenizer, _load_tokenizer(Path(folder) / TARGET_TOKENIZER, config=PreTrainedConfig())
+
+
+def _load_tokenizer(folder: Path, **options: Any) -> PreTrainedTokenizerBase:
+    for name in ("tokenizer_config.json", "tokenizer.json", "vocab.json"):
+        _read_json(folder / name)
+    try:
+        return AutoTokenizer.from_pretrained(folder, **options)
+    except ImportError:
+        raise
+    # The library lets through whatever the first tokenizer class fails with for want of files.
+    except Exception as error:
+        raise ValueError(
+            f"{folder} holds no tokenizer that AutoTokenizer can load; put one there with "
+            f"tokenizer.save_pretrained({str(folder)!r})."
+        ) from error
+
+
+def check_finite(model: PreTrainedModel) -> None:
+    """Refuse with a `ValueError` a model with weights that are no numbers: it would say nothing."""
+    for name, parameter in model.named_parameters():
+        is_readable = parameter.dtype in (
+            *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        )
+        if not is_readable or parameter.is_meta:  # quantized, or left on the disk
+            continue
+        num_wrong = int((~parameter.isfinite()).sum())
+        if num_wrong:
+            raise ValueError(
+                f"{num_wrong} of the {parameter.numel()} values of {name} of "
+                f"{model.name_or_path or 'this model'} are NaN or infinite: its training has "
+                f"diverged, or the file is damaged; take an earlier checkpoint."
+            )
 
 
 def forbidden_pieces(config: GenerationConfig) -> list[list[int]]:
@@ -459,7 +535,32 @@ def forbidden_pieces(config: GenerationConfig) -> list[list[int]]:
 
 def _load_generation_config(folder: Path) -> GenerationConfig:
     is_there = (folder / GENERATION_CONFIG_NAME).is_file()
+    _read_json(folder / GENERATION_CONFIG_NAME)
     return GenerationConfig.from_pretrained(folder) if is_there else GenerationConfig()
+
+
+def _read_json(path: Path) -> Any:
+    """What a file of JSON holds; `None` where there is no such file."""
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON ({error}); fetch or save it again.") from None
+
+
+def _usable_device(name: str | None) -> torch.device:
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.empty(0, device=name).device
+    # Of a build without a kind of device, torch says so by an assertion.
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = (str(error).splitlines() or ["no reason is given"])[0]
+        raise ValueError(f"device={name!r} cannot be used here ({reason}).") from None
+    if device.type == "meta":
+        raise ValueError("device='meta' holds no numbers; give one that does, such as cpu.")
+    return device
 
 
 def _load_pieces(folder: Path, side: str) -> list[str]:
@@ -467,7 +568,7 @@ def _load_pieces(folder: Path, side: str) -> list[str]:
     names = [f"{name}_vocabulary.json" for name in ("shared", side)]
     for name in names:
         if (folder / name).is_file():
-            return json.loads((folder / name).read_text(encoding="utf-8"))
+            return _read_json(folder / name)
     raise ValueError(f"{folder} has no vocabulary: neither {' nor '.join(names)} is there.")
 
 
@@ -478,10 +579,15 @@ def _check_from(least: int, **options: int | None) -> None:
 
 
 def _check_search(
-    num_beams: int | None, length_penalty_type: str | None, max_extra_tokens: int | None
+    num_beams: int | None,
+    length_penalty: float | None,
+    length_penalty_type: str | None,
+    max_extra_tokens: int | None,
 ) -> None:
     _check_from(1, num_beams=num_beams)
     _check_from(0, max_extra_tokens=max_extra_tokens)
+    if length_penalty is not None and not math.isfinite(length_penalty):
+        raise ValueError(f"length_penalty must be a finite number, got {length_penalty=}.")
     if length_penalty_type not in (None, WU, POWER):
         raise ValueError(
             f'length_penalty_type must be "{WU}" or "{POWER}", got {length_penalty_type=}.'

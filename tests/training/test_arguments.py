@@ -196,3 +196,19 @@ def test_recipes_in_a_folder_are_listed_behind_its_name():
         parse_arguments([])
     with pytest.raises(ValueError, match="'a_1_head'; did you mean 'table3/a_1_head'"):
         parse_arguments(["a_1_head"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("d_model: [", r"mine\.yaml is not YAML"),
+        ("extends: 5", r"mine\.yaml: extends must name one recipe, got 5"),
+        ("d_model: [64, 32]", "d_model takes one value, got 64 32"),
+        ("train_file: [a.tsv, --d_model]", "train_file: --d_model looks like an option"),
+        ("accelerator_config: {bad: 1}", "accelerator_config: unknown key 'bad'"),
+        ("optim_args: nonsense", "optim=.* with optim_args=nonsense"),
+    ],
+)
+def test_a_recipe_that_cannot_be_read_is_refused_by_its_file_or_field(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_arguments([recipe(tmp_path, text)])

@@ -100,19 +100,39 @@ def test_a_missing_package_is_named_with_what_installs_it(package):
     assert package in line and 'pip install -e ".[train]"' in line
 
 
-def test_two_processes_end_together_with_one_line(tmp_path):
-    (tmp_path / "tiny.yaml").write_text(RECIPE)
-    write_pairs(tmp_path / "a.tsv", 20)
-    (tmp_path / "a.tsv").open("a").write("one column\n")
+@pytest.mark.parametrize("package", ["babel", "num2words"])
+def test_what_only_the_demo_needs_is_named_when_it_is_asked_for(package, tmp_path):
+    done = run_without(package, "demo", "--output_dir", str(tmp_path / "out"))
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("training/run.py: The demo text is made with Babel and num2words, and")
+    assert f"{package} is missing" in last and 'pip install "vaswani-hf[train]"' in last
+    assert "Traceback" not in done.stderr
+
+
+BROKEN_ON_ONE = """
+import os, sys
+from training import run
+load_corpus = run.load_corpus
+def fail_on_one(*arguments):
+    if os.environ["RANK"] == sys.argv[1]:
+        raise OSError(28, "No space left on device", "/disk/cache")
+    return load_corpus(*arguments)
+run.load_corpus = fail_on_one
+run.main(sys.argv[2:])
+"""
+
+
+def launch_two(folder, script, *options):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     config = str(REPOSITORY / "training" / "configs" / "cpu_2.yaml")
-    done = subprocess.run(
+    return subprocess.run(
         [
             *(sys.executable, "-m", "accelerate.commands.launch", "--config_file", config),
-            *("--main_process_port", str(port), "training/run.py", str(tmp_path / "tiny.yaml")),
-            *("--train_file", str(tmp_path / "a.tsv"), "--output_dir", str(tmp_path / "out")),
+            *("--main_process_port", str(port), str(script), *options, str(folder / "tiny.yaml")),
+            *("--train_file", str(folder / "a.tsv"), "--output_dir", str(folder / "out")),
         ],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "CUDA_VISIBLE_DEVICES": ""},
@@ -121,8 +141,32 @@ def test_two_processes_end_together_with_one_line(tmp_path):
         check=False,
         timeout=120,
     )
-    assert done.returncode != 0
-    ours = [line for line in done.stderr.splitlines() if line.startswith("training/run.py: ")]
-    assert len(ours) == 1 and "a.tsv, line 21 has 1 columns" in ours[0]
-    # The launcher's own trace is of its own code.
+
+
+def our_lines(done):
+    """What our code says; the launcher's own trace is of its own code."""
     assert f'File "{REPOSITORY}' not in done.stderr
+    return [line for line in done.stderr.splitlines() if line.startswith("training/run.py: ")]
+
+
+def test_two_processes_end_together_with_one_line(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    write_pairs(tmp_path / "a.tsv", 20)
+    (tmp_path / "a.tsv").open("a").write("one column\n")
+    done = launch_two(tmp_path, "training/run.py")
+    assert done.returncode == 1
+    (line,) = our_lines(done)
+    assert "a.tsv, line 21 has 1 columns" in line
+
+
+@pytest.mark.parametrize("broken", ["0", "1"])
+def test_a_process_that_fails_alone_leaves_none_waiting(tmp_path, broken):
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    write_pairs(tmp_path / "a.tsv", 20)
+    (tmp_path / "broken.py").write_text(BROKEN_ON_ONE)
+    done = launch_two(tmp_path, tmp_path / "broken.py", broken)
+    assert done.returncode == 1
+    cause = "training/run.py: /disk/cache: No space left on device."
+    (line,) = our_lines(done)
+    assert line == cause or (broken == "1" and "another process has ended" in line)
+    assert f"traceback : {cause}" in done.stderr  # in the launcher's summary

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 
 import pytest
@@ -20,8 +21,8 @@ def recipe(tmp_path):
     return str(tmp_path / "tiny.yaml")
 
 
-def told(recipe, *options):
-    return parse_arguments([recipe, "--train_file", "a.tsv", *options])
+def told(recipe, *options, text="a.tsv"):
+    return parse_arguments([recipe, "--train_file", text, *options])
 
 
 @pytest.fixture
@@ -59,7 +60,10 @@ PAIRS = Dataset.from_dict({"input_ids": [[5, 6, 2], [7, 2]], "labels": [[8, 2], 
         (["--tokenizer", "other"], "tokenizer=None then and 'other' now"),
         (["--optim", "adafactor"], "optim='adamw_torch_fused' then and 'adafactor' now"),
         (
-            ["--lr_scheduler_type", "greedy", "--eval_strategy", "steps"],
+            [
+                *("--lr_scheduler_type", "greedy", "--eval_strategy", "steps"),
+                *("--validation_file", "b.tsv"),
+            ],
             "lr_scheduler_type='inverse_sqrt' then and 'greedy' now",
         ),
     ],
@@ -114,7 +118,7 @@ def test_the_same_settings_change_nothing(made, recipe):
 
 
 def test_text_that_has_moved_is_the_same_and_other_text_is_refused(made, recipe):
-    checkpoint, moved = made(), Settings(told(recipe, "--train_file", "moved.tsv"))
+    checkpoint, moved = made(), Settings(told(recipe, text="moved.tsv"))
     moved.go_on_from(checkpoint)
     moved.check_text(PAIRS)
     other = Dataset.from_dict({**PAIRS.to_dict(), "labels": [[8, 2], [10, 2]]})
@@ -153,13 +157,33 @@ def begun(tmp_path_factory):
     return folder
 
 
-def go_on(begun, output, *options, status=0):
+def go_on(begun, output, *options, **named):
     shutil.copytree(begun / "out", output)
     command = ("--output_dir", str(output), "--resume_from_checkpoint", "auto", *options)
-    return run(begun, *command, status=status)
+    return run(begun, *command, **named)
+
+
+# training/run.py that notes the rate that the optimizer has for each update.
+RATES = """\
+import json, os, sys
+from training.run import main
+from training.trainer import VaswaniTrainer
+
+rates, training_step = {}, VaswaniTrainer.training_step
+
+def step(self, *arguments, **named):
+    rates[self.state.global_step + 1] = [group["lr"] for group in self.optimizer.param_groups]
+    return training_step(self, *arguments, **named)
+
+VaswaniTrainer.training_step = step
+main(sys.argv[1:])
+with open(os.environ["NOTES"], "w") as file:
+    json.dump(rates, file)
+"""
 
 
 def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path):
+    (tmp_path / "rates.py").write_text(RATES)
     (tmp_path / "moved.tsv").write_bytes((begun / "train.tsv").read_bytes())
     done = go_on(
         begun,
@@ -167,6 +191,8 @@ def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path)
         *("--train_file", str(tmp_path / "moved.tsv"), "--max_steps", "6"),
         *("--learning_rate", "0.005", "--warmup_steps", "20", "--adam_beta2", "0.9"),
         *("--logging_steps", "1", "--save_steps", "1"),
+        script=tmp_path / "rates.py",
+        environment={**os.environ, "NOTES": str(tmp_path / "rates.json")},
     )
     assert "Resuming from checkpoint-4." in done.stderr
     assert "learning_rate=0.005 (before: 0.001)" in done.stderr
@@ -178,12 +204,30 @@ def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path)
     }
     # Equation 3 by hand: 0.005 step / 20.
     assert rates == {5: pytest.approx(0.00125), 6: pytest.approx(0.0015)}
+    in_optimizer = json.loads((tmp_path / "rates.json").read_text())
+    assert in_optimizer == {str(step): [rate] * 2 for step, rate in rates.items()}  # two groups
     assert (tmp_path / "out" / "checkpoint-5").is_dir()
     (group, *_) = torch.load(last / "optimizer.pt", weights_only=True)["param_groups"]
     assert (group["initial_lr"], tuple(group["betas"])) == (0.005, (0.9, 0.9))
     (change,) = results_of(tmp_path / "out")["training"]["changed_settings"]
     assert change["after_update"] == 4
     assert change["settings"]["learning_rate"] == [0.001, 0.005]
+
+
+def test_another_metric_forgets_the_best_by_the_one_before(begun, tmp_path):
+    write_pairs(tmp_path / "validation.tsv", 3, seed=1)
+    command = (
+        *("--train_file", str(begun / "train.tsv"), "--resume_from_checkpoint", "auto"),
+        *("--validation_file", str(tmp_path / "validation.tsv"), "--eval_strategy", "steps"),
+        *("--eval_steps", "2", "--save_steps", "2", "--output_dir", str(tmp_path / "out")),
+    )
+    run(begun, *command, "--max_steps", "2", "--metric_for_best_model", "eval_loss")
+    # A perplexity is above its loss: beside the loss, it would never be the best.
+    best = ("--metric_for_best_model", "eval_perplexity_per_token")
+    run(begun, *command, "--max_steps", "4", *best)
+    best = results_of(tmp_path / "out")["training"]["best_checkpoint"]
+    assert best["folder"] == "checkpoint-4"
+    assert best["eval_perplexity_per_token"] > 1
 
 
 def test_a_run_that_diverges_says_from_where_it_can_go_on(begun, tmp_path):
@@ -200,17 +244,18 @@ def test_a_run_that_diverges_says_from_where_it_can_go_on(begun, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "text", "message"),
     [
-        (["--d_model", "64"], "d_model=32 then and 64 now"),
-        (["--train_file", "OTHER"], "train_file="),
+        (["--d_model", "64"], "train.tsv", "d_model=32 then and 64 now"),
+        ([], "other.tsv", "other.tsv'] now. Resume with the same, or start a new run from its"),
     ],
 )
-def test_a_refusal_comes_in_one_line_before_anything_is_written(begun, tmp_path, options, message):
+def test_a_refusal_comes_in_one_line_before_anything_is_written(
+    begun, tmp_path, options, text, message
+):
     write_pairs(tmp_path / "other.tsv", 90, seed=1)
-    options = [str(tmp_path / "other.tsv") if each == "OTHER" else each for each in options]
-    train = ("--train_file", str(begun / "train.tsv"), "--max_steps", "6")
-    done = go_on(begun, tmp_path / "out", *train, *options, status=1)
+    train = ("--train_file", str((tmp_path if text == "other.tsv" else begun) / text))
+    done = go_on(begun, tmp_path / "out", *train, "--max_steps", "6", *options, status=1)
     assert message in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr
 

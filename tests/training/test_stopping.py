@@ -89,6 +89,13 @@ def hit(*arguments, **named):
 
 if os.environ["PLACE"] == "vocabulary":
     training.model.train_tokenizer = hit
+elif os.environ["PLACE"] == "last checkpoint":
+    Settings = training.run.Settings
+    save = Settings.save
+    def save_and_hit(self, folder):
+        save(self, folder)
+        os.kill(os.getpid(), signal.Signals[os.environ["SIGNAL"]])
+    Settings.save = save_and_hit
 elif os.environ["PLACE"] == "batches":
     training.trainer.side_lengths = hit
 else:
@@ -122,6 +129,20 @@ def test_outside_training_a_signal_ends_the_run_at_once(
     assert "Traceback" not in done.stderr
     assert "saving and stopping" not in done.stderr
     assert [path.name for path in checkpoints(tmp_path / "out")] == left
+
+
+def test_a_signal_after_the_last_update_ends_the_run_too(folder, tmp_path):
+    (folder / "hit.py").write_text(HIT)
+    done = run(
+        folder,
+        *("--train_file", str(folder / "train.tsv"), "--output_dir", str(tmp_path / "out")),
+        *("--max_steps", "4"),
+        script=folder / "hit.py",
+        status=143,
+        environment={**os.environ, "SIGNAL": "SIGTERM", "PLACE": "last checkpoint"},
+    )
+    assert "Stopped by SIGTERM. checkpoint-4 in" in done.stderr
+    assert not (tmp_path / "out" / "results.json").exists()
 
 
 def test_a_run_that_was_stopped_before_its_first_checkpoint_can_begin_again(folder, tmp_path):

@@ -9,21 +9,24 @@
 | text | pieces, as strings | ids |
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, GenerationConfig, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from ..configuration_vaswani import VaswaniConfig
+from ..folders import check_folder
+from ..hub import find
 from ..modeling_vaswani import (
     DecoderLayer,
     MultiHeadAttention,
     VaswaniForConditionalGeneration,
     sinusoidal_positions,
 )
-from ..translation import TARGET_TOKENIZER, load_tokenizers
-from .common import AnyPath, Differences, listed, new_folder, require
+from ..translation import TARGET_TOKENIZER, check_finite, load_tokenizers
+from .common import AnyPath, Differences, check_target, listed, load_config, new_folder, require
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swish": "SWISH"}
@@ -64,13 +67,15 @@ def to_ctranslate2(source: AnyPath, target: AnyPath, *, quantization: str | None
         FileExistsError: if the target exists and is not an empty folder.
         ImportError: if ctranslate2 is missing.
     """
+    check_target(target)
     converters = require("ctranslate2.converters")
     choices = require("ctranslate2.specs.model_spec").ACCEPTED_MODEL_TYPES
     if quantization not in (None, *choices):
         raise ValueError(f"quantization must be one of {listed(choices)}, got {quantization!r}.")
     differences = Differences(f"{source} to CTranslate2")
-    model = _load(source, differences)
-    tokenizer, target_tokenizer = load_tokenizers(source)
+    found = find(source)
+    model = _load(found, source, differences)
+    tokenizer, target_tokenizer = load_tokenizers(found)
     _refuse_settings(model.generation_config, differences)
     spec = _SpecBuilder(model).spec
     _set_vocabularies(spec, model, tokenizer, target_tokenizer or tokenizer, differences)
@@ -85,21 +90,19 @@ def to_ctranslate2(source: AnyPath, target: AnyPath, *, quantization: str | None
             target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
 
 
-def _load(source: AnyPath, differences: Differences) -> VaswaniForConditionalGeneration:
-    config = AutoConfig.from_pretrained(source)
+def _load(
+    folder: Path, source: AnyPath, differences: Differences
+) -> VaswaniForConditionalGeneration:
+    config = load_config(folder, source)
     differences.refuse_if(
         not isinstance(config, VaswaniConfig),
         f'model_type is "{config.model_type}", expected "{VaswaniConfig.model_type}"; '
         f"ct2-transformers-converter may know it",
     )
     differences.check()
-    model, loaded = VaswaniForConditionalGeneration.from_pretrained(
-        source, dtype=torch.float32, output_loading_info=True
-    )
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        for key in sorted(loaded[kind], key=str):
-            differences.add(f"{key} is among the {kind.replace('_', ' ')} of the weights")
-    differences.check()
+    check_folder(folder, str(source))
+    model = VaswaniForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    check_finite(model)
     return model.eval()
 
 

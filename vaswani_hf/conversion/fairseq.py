@@ -270,9 +270,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         with torch.serialization.safe_globals([Namespace]):
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
     except Exception as error:  # a damaged file can fail in any way
+        if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
+            raise
         classes = _classes_named(path, error)
         if not classes:
             raise ValueError(

@@ -13,12 +13,14 @@ Marian's Transformer is the paper's but for this:
 """
 
 import copy
+import pickle
+from pathlib import Path
 from typing import Any, cast, get_args
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
-    AutoConfig,
     GenerationConfig,
     MarianConfig,
     MarianMTModel,
@@ -29,17 +31,19 @@ from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
 from ..generation_vaswani import POWER
-from ..hub import export
+from ..hub import export, find
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..translation import TARGET_TOKENIZER, load_tokenizers
+from ..translation import TARGET_TOKENIZER, check_finite, load_tokenizers
 from .common import (
     AnyPath,
     Differences,
     TensorReader,
     build_model,
+    check_target,
     halves_to_pairs,
     has_paper_positions,
     listed,
+    load_config,
     new_folder,
     pairs_to_halves,
     permute_model_dimension,
@@ -88,12 +92,14 @@ def from_marian(source: AnyPath, target: AnyPath) -> None:
         FileExistsError: if the target exists and is not an empty folder.
         ImportError: if its tokenizer needs sentencepiece, which is not installed.
     """
-    config = _load_config(source, MarianConfig)
+    check_target(target)
+    folder = find(source, are_pickles_wanted=True)
+    config = _load_config(folder, source, MarianConfig)
     differences = _to_vaswani(source)
     _refuse_settings(config, differences)
     differences.check()
-    tokenizer, _ = _load_tokenizers(source)
-    marian = _load_model(source, MarianMTModel, differences)
+    tokenizer, _ = _load_tokenizers(folder)
+    marian = _load_model(folder, source, MarianMTModel, differences)
     model = vaswani_from_marian(marian).to(_dtype(config))
     with new_folder(target) as folder:
         export(model, tokenizer, folder)
@@ -116,8 +122,10 @@ def to_marian(source: AnyPath, target: AnyPath) -> None:
         FileExistsError: if the target exists and is not an empty folder.
         ImportError: if its tokenizer needs sentencepiece, which is not installed.
     """
-    config = _load_config(source, VaswaniConfig)
-    tokenizer, target_tokenizer = _load_tokenizers(source)
+    check_target(target)
+    folder = find(source)
+    config = _load_config(folder, source, VaswaniConfig)
+    tokenizer, target_tokenizer = _load_tokenizers(folder)
     differences = _to_marian(source)
     _refuse_what_marian_lacks(config, differences)
     differences.refuse_if(
@@ -126,7 +134,7 @@ def to_marian(source: AnyPath, target: AnyPath) -> None:
         f"both sides",
     )
     differences.check()
-    model = _load_model(source, VaswaniForConditionalGeneration, differences)
+    model = _load_model(folder, source, VaswaniForConditionalGeneration, differences)
     marian = marian_from_vaswani(model).to(_dtype(config))
     # Truncation then ends where Marian's table does.
     limit = config.max_position_embeddings
@@ -224,8 +232,8 @@ def _to_marian(source: AnyPath) -> Differences:
     return Differences(f"{source or 'this Vaswani model'} as a Marian model")
 
 
-def _load_config(source: AnyPath, kind: type[PreTrainedConfig]) -> Any:
-    config = AutoConfig.from_pretrained(source)
+def _load_config(folder: Path, source: AnyPath, kind: type[PreTrainedConfig]) -> Any:
+    config = load_config(folder, source)
     if not isinstance(config, kind):
         raise ValueError(
             f"{source} holds a model of type {config.model_type!r}, expected {kind.model_type!r}."
@@ -233,28 +241,41 @@ def _load_config(source: AnyPath, kind: type[PreTrainedConfig]) -> Any:
     return config
 
 
-def _load_model(source: AnyPath, kind: type[PreTrainedModel], differences: Differences) -> Any:
+def _load_model(
+    folder: Path, source: AnyPath, kind: type[PreTrainedModel], differences: Differences
+) -> Any:
     """In float32, where Marian builds tables of positions that are not stored."""
-    model, loading = kind.from_pretrained(source, dtype=torch.float32, output_loading_info=True)
+    if not any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin")):
+        raise ValueError(f"{source} has no weights: no .safetensors file, and no .bin file.")
+    try:
+        model, loading = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"The weights of {source} cannot be loaded: {reason}") from error
+    except (SafetensorError, pickle.UnpicklingError, OSError, EOFError, KeyError) as error:
+        raise ValueError(
+            f"The weights of {source} cannot be read as tensors alone, and nothing else in them is "
+            f"run: they are damaged or hold Python objects. Fetch the model again, or save it by "
+            f"save_pretrained, which writes safetensors."
+        ) from error
+    check_finite(model)
     for name in sorted(loading["missing_keys"]):
         differences.add(f"{name} is missing")
     differences.check()
     return model
 
 
-def _load_tokenizers(source: AnyPath) -> tuple[Any, Any]:
+def _load_tokenizers(folder: Path) -> tuple[Any, Any]:
     """The tokenizer, and the target's, where that has one of its own."""
     try:
-        return load_tokenizers(source)
+        return load_tokenizers(folder)
     except ImportError:
         require("sentencepiece")
         raise
-    # The library lets through whatever the first tokenizer class fails with for want of files.
-    except (OSError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(
-            f"{source} holds no tokenizer that AutoTokenizer can load; put one there with "
-            f"tokenizer.save_pretrained({str(source)!r}). A MarianTokenizer is source.spm, "
-            f'target.spm and vocab.json, and needs pip install "vaswani-hf[export]".'
+            f"{error} A MarianTokenizer is source.spm, target.spm and vocab.json, and needs "
+            f'pip install "vaswani-hf[export]".'
         ) from error
 
 

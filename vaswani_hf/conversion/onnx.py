@@ -29,14 +29,15 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoTokenizer
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
-from transformers.utils import has_file, logging
+from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
+from ..folders import check_folder
+from ..hub import find
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..translation import TARGET_TOKENIZER
-from .common import AnyPath, Differences, listed, new_folder, require
+from ..translation import TARGET_TOKENIZER, check_finite, load_tokenizers
+from .common import AnyPath, Differences, check_target, listed, load_config, new_folder, require
 
 
 logger = logging.get_logger(__name__)
@@ -71,13 +72,15 @@ def to_onnx(source: AnyPath, target: AnyPath, *, quantization: str | None = None
         FileExistsError: if `target` holds something already.
         ImportError: if onnx or onnxscript is missing, or onnxruntime for `"int8"`.
     """
+    check_target(target)
     if quantization not in QUANTIZATIONS:
         choices = listed(repr(choice) for choice in QUANTIZATIONS)
         raise ValueError(f"quantization must be one of {choices}, got {quantization=!r}.")
     for package in ("onnx", "onnxscript", *(["onnxruntime"] if quantization else [])):
         require(package)
+    found = find(source)
     with new_folder(target) as folder:
-        model = _load(source)
+        model = _load(found, source)
         for name, graph in graphs_of(model).items():
             program = _export(graph)
             if quantization is None:
@@ -86,30 +89,28 @@ def to_onnx(source: AnyPath, target: AnyPath, *, quantization: str | None = None
                 _quantize(program, folder / f"{name}.onnx")
         model.config.save_pretrained(folder)
         model.generation_config.save_pretrained(folder)
-        _save_tokenizers(source, folder)
+        _save_tokenizers(found, source, folder)
 
 
-def _load(source: AnyPath) -> VaswaniForConditionalGeneration:
+def _load(folder: Path, source: AnyPath) -> VaswaniForConditionalGeneration:
     """The model in float32, with the plainest attention and with positions that a graph can hold.
 
     Raises:
         ValueError: if it is another model or lacks weights.
     """
     differences = Differences(f"{source} to ONNX")
-    config = AutoConfig.from_pretrained(source)
+    config = load_config(folder, source)
     differences.refuse_if(
         not isinstance(config, VaswaniConfig),
         f'model_type is "{config.model_type}", expected "{VaswaniConfig.model_type}"; first import '
         f"it as a Vaswani model",
     )
     differences.check()
-    model, loaded = VaswaniForConditionalGeneration.from_pretrained(
-        source, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    check_folder(folder, str(source))
+    model = VaswaniForConditionalGeneration.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
     )
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        for key in sorted(loaded[kind], key=str):
-            differences.add(f"{key} is among the {kind.replace('_', ' ')} of the weights")
-    differences.check()
+    check_finite(model)
     for stack in (model.model.encoder, model.model.decoder):
         positions = stack.embedding.positions
         learned = model.config.position_encoding == "learned"
@@ -334,17 +335,15 @@ def _quantize(program: torch.onnx.ONNXProgram, path: Path) -> None:
         )
 
 
-def _save_tokenizers(source: AnyPath, folder: Path) -> None:
+def _save_tokenizers(found: Path, source: AnyPath, folder: Path) -> None:
     """Save the source's tokenizer, and the target's where there is one of its own."""
-    for subfolder in ("", TARGET_TOKENIZER):
-        if any(
-            has_file(source, Path(subfolder, name).as_posix())
-            for name in ("tokenizer_config.json", "tokenizer.json")
-        ):
-            tokenizer = AutoTokenizer.from_pretrained(source, subfolder=subfolder)
-            tokenizer.save_pretrained(folder / subfolder)
-        elif not subfolder:
-            logger.warning(f"{source} has no tokenizer, so that the ONNX folder has none either.")
+    if not any((found / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
+        logger.warning(f"{source} has no tokenizer, so that the ONNX folder has none either.")
+        return
+    tokenizer, target_tokenizer = load_tokenizers(found)
+    tokenizer.save_pretrained(folder)
+    if target_tokenizer is not None:
+        target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
 
 
 # Running the graphs

@@ -6,7 +6,6 @@ the two feed-forward layers, or whether layers normalize before or after their s
 arguments do not say either is taken to be PyTorch's default, and the log says what was.
 """
 
-import pickle
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,18 +14,19 @@ from typing import Any, NamedTuple, get_args
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
 from ..hub import export
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..translation import TARGET_TOKENIZER
+from ..translation import TARGET_TOKENIZER, load_tokenizers
 from .common import (
     AnyPath,
     Differences,
     TensorReader,
     build_model,
+    check_target,
     has_paper_positions,
     listed,
     new_folder,
@@ -76,6 +76,7 @@ def from_torch(
         FileNotFoundError: if there is no such file or no such folder with a tokenizer.
         FileExistsError: if the target exists and is not an empty folder.
     """
+    check_target(target)
     reads, writes = _loaded(tokenizer), _loaded(target_tokenizer)
     model = vaswani_from_torch(
         read_state_dict(source),
@@ -241,7 +242,9 @@ def read_state_dict(source: AnyPath) -> dict[str, Tensor]:
         )
     try:
         content = torch.load(source, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
+    except Exception as error:  # a damaged file can fail in any way
+        if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
+            raise
         raise ValueError(
             f"{source} cannot be read as tensors alone, and nothing else in it is run: it is "
             f"damaged or holds Python objects. Save model.state_dict() with torch.save or "
@@ -633,7 +636,7 @@ def _loaded(tokenizer: AnyPath | PreTrainedTokenizerBase | None) -> Any:
         return tokenizer
     if not Path(tokenizer).is_dir():
         raise FileNotFoundError(f"{tokenizer} is not a folder; name one with a tokenizer.")
-    return AutoTokenizer.from_pretrained(tokenizer)
+    return load_tokenizers(tokenizer)[0]
 
 
 def _token_ids(
