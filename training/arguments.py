@@ -424,7 +424,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     try:
         model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
     except (ValueError, ImportError) as error:  # the library's too are about what was written
-        raise ValueError(str(error)) from error
+        raise ValueError(" ".join(str(error).split())) from error
     if chosen.get("gradient_accumulation_steps") is not None:
         training.refuse_other_accumulation(int(chosen["gradient_accumulation_steps"]))
     arguments = Arguments(

@@ -62,6 +62,10 @@ CANNOT_BE = [
     *[("eval_delay -3", "eval_delay=-3"), ("seed -1", "seed=-1"), ("data_seed -1", "data_seed=-1")],
     *[("max_length 1", "max_length must be at least 2"), ("max_length -5", "max_length=-5")],
     *[("source_tokens 1", "source_tokens=1 over 1 batches an update leaves 1")],
+    (
+        "load_best_model_at_end true --eval_strategy steps --save_strategy epoch",
+        "load_best_model_at_end requires the save and eval strategy to match.*EPOCH",
+    ),
     ("device_tokens 1", "over 240 batches an update .* are 2; raise device_tokens"),
     *[("target_tokens 0", "target_tokens=0")],
     ("gradient_accumulation_steps 1000", "source_tokens=240 over 1000 batches"),
