@@ -94,7 +94,9 @@ def test_a_device_that_cannot_be_used_is_refused_by_name(folder, text, capsys, d
     assert f"device='{device}'" in line
 
 
-@pytest.mark.parametrize("option", ["num_beams=-1", "batch_tokens=0", "length_penalty=nan"])
+@pytest.mark.parametrize(
+    "option", ["num_beams=-1", "batch_tokens=0", "length_penalty=nan", "length_penalty=60.0"]
+)
 def test_numbers_that_cannot_be_are_refused_by_name(folder, text, capsys, option):
     assert option in refusal(capsys, "translate", "--model", folder, text, f"--{option}")
 

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import json
+import math
 import random
 from typing import Any
 
@@ -523,6 +524,8 @@ def test_a_new_model_generates_as_the_paper_does(tmp_path):
     [
         ({"length_penalty_type": "gnmt"}, "length_penalty_type='gnmt'"),
         ({"max_extra_tokens": -1}, "max_extra_tokens=-1"),
+        ({"length_penalty": 1e30}, r"length_penalty=1e\+30"),
+        ({"length_penalty": math.nan}, "length_penalty=nan"),
         ({"max_extra_tokens": 2.5}, r"max_extra_tokens=2\.5"),
     ],
 )

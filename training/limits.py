@@ -12,6 +12,8 @@ from transformers import Seq2SeqTrainer, TrainingArguments
 from transformers.optimization import get_scheduler
 from transformers.trainer_pt_utils import AcceleratorConfig
 
+from vaswani_hf.generation_vaswani import LARGEST_ALPHA
+
 
 Range = tuple[Callable[[Any], bool], str]
 _POSITIVE: Range = (lambda value: 0 < value < math.inf, "above 0")
@@ -59,7 +61,10 @@ RANGES: Mapping[str, Range] = {
     "num_beams": _COUNT,
     "generation_num_beams": _COUNT,
     "generation_max_length": _COUNT,
-    "length_penalty": (math.isfinite, "a finite number"),
+    "length_penalty": (
+        lambda value: abs(value) <= LARGEST_ALPHA,
+        f"in [-{LARGEST_ALPHA:g}, {LARGEST_ALPHA:g}]",
+    ),
     "max_extra_tokens": _NOT_NEGATIVE,
     "dry_run_updates": _NOT_NEGATIVE,
     "dataloader_num_workers": _NOT_NEGATIVE,

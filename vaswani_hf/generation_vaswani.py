@@ -74,6 +74,16 @@ def power_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
 
 
 LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
+LARGEST_ALPHA = 50.0  # of either sign; a million tokens to a higher power are no float64
+
+
+def check_length_penalty(alpha: Any) -> None:
+    """Raise a `ValueError` if what a log-probability is divided by might be no number."""
+    if not (isinstance(alpha, int | float) and -LARGEST_ALPHA <= alpha <= LARGEST_ALPHA):
+        raise ValueError(
+            f"length_penalty must be a number in [-{LARGEST_ALPHA:g}, {LARGEST_ALPHA:g}], got "
+            f"length_penalty={alpha!r}."
+        )
 
 
 class SourceLengthCriteria(StoppingCriteria):
@@ -136,7 +146,7 @@ class VaswaniGenerationMixin(GenerationMixin):
             As the library's: ids, or with `return_dict_in_generate` ids, scores and more.
 
         Raises:
-            ValueError: if one of the two has a value that it cannot have.
+            ValueError: if one of the two or `length_penalty` has a value that it cannot have.
         """
         for name, meant in (("length_penalty_type", POWER), ("max_extra_tokens", None)):
             if not hasattr(self.generation_config, name):  # else the library knows no such argument
@@ -221,6 +231,9 @@ class VaswaniGenerationMixin(GenerationMixin):
                 f'length_penalty_type must be "{WU}" or "{POWER}", got '
                 f"length_penalty_type={penalty!r}."
             )
+        alpha = _entry("length_penalty", kwargs, generation_config, self.generation_config)
+        if alpha is not None:
+            check_length_penalty(alpha)
         extra = _entry("max_extra_tokens", kwargs, generation_config, self.generation_config)
         if extra is not None and not (isinstance(extra, int) and extra >= 0):
             raise ValueError(

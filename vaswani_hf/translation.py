@@ -21,7 +21,14 @@ from transformers import (
 from transformers.utils import GENERATION_CONFIG_NAME, logging
 
 from .folders import TARGET_TOKENIZER
-from .generation_vaswani import PAPER, POWER, WU, VaswaniGenerationMixin, wu_length_penalty
+from .generation_vaswani import (
+    PAPER,
+    POWER,
+    WU,
+    VaswaniGenerationMixin,
+    check_length_penalty,
+    wu_length_penalty,
+)
 from .hub import fetch
 
 
@@ -586,8 +593,8 @@ def _check_search(
 ) -> None:
     _check_from(1, num_beams=num_beams)
     _check_from(0, max_extra_tokens=max_extra_tokens)
-    if length_penalty is not None and not math.isfinite(length_penalty):
-        raise ValueError(f"length_penalty must be a finite number, got {length_penalty=}.")
+    if length_penalty is not None:
+        check_length_penalty(length_penalty)
     if length_penalty_type not in (None, WU, POWER):
         raise ValueError(
             f'length_penalty_type must be "{WU}" or "{POWER}", got {length_penalty_type=}.'

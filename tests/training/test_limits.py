@@ -72,6 +72,7 @@ CANNOT_BE = [
     ("gradient_accumulation_steps 0", "gradient_accumulation_steps=0"),
     *[("num_beams 0", "num_beams=0"), ("generation_num_beams 0", "generation_num_beams=0")],
     *[("generation_max_length -3", "max_length=-3"), ("max_extra_tokens -5", "tokens=-5")],
+    *[("length_penalty 1e30", "length_penalty=1e\\+30")],
     *[("length_penalty nan", "length_penalty=nan"), ("max_padding nan", "max_padding=nan")],
     ("dataloader_num_workers -1", "dataloader_num_workers=-1"),
     ("dataloader_persistent_workers true", "set dataloader_num_workers"),
