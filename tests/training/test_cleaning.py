@@ -145,8 +145,8 @@ def test_a_test_set_loses_no_line_to_drop_undecodable(tmp_path):
 
 def test_text_without_a_usable_pair_is_an_error_that_says_why(tmp_path):
     (tmp_path / "a.tsv").write_text("one\t\ntwo two\tzwei\n")
-    corpus, pairs, rules = corpus_of(train_file=[str(tmp_path / "a.tsv")], max_length=1)
-    message = "No training pair is usable: 2 pairs read, .*empty side, .*too long.*max_length=1 "
+    corpus, pairs, rules = corpus_of(train_file=[str(tmp_path / "a.tsv")], max_length=2)
+    message = "No training pair is usable: 2 pairs read, .*empty side, .*too long.*max_length=2 "
     with pytest.raises(ValueError, match=message):
         clean_and_mix(corpus, pairs, rules, 0)
 

@@ -150,7 +150,9 @@ def test_a_failed_push_leaves_the_model_and_says_how_to_go_on(folder, hub, tmp_p
 )
 def test_what_could_not_be_pushed_is_not_trained(folder, hub, tmp_path, options, said):
     environment = hub.environment(tmp_path / "home", TOKEN)
-    argv = (*PUSH, "--output_dir", str(tmp_path / "run"), *options)
+    given = {"--hub_model_id": "lab/tiny", "--license": "cc-by-4.0", **dict([options])}
+    argv = ("--push_to_hub", "--output_dir", str(tmp_path / "run"))
+    argv += tuple(word for option in given.items() for word in option)
     done = run(folder, *argv, environment=environment, status=1)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("training/run.py: ") and said in done.stderr
