@@ -43,9 +43,10 @@ lint: $(MLINTER_RULES)
 	$(BIN)/mypy
 	$(BIN)/python -m mlinter --no-cache --no-progress --rules-toml $(MLINTER_RULES) vaswani_hf
 
-# One thread for each process: where threads outnumber cores, small models run many times slower.
+# One thread for each process: where threads outnumber cores, small models run many times slower. A
+# file's tests stay together, or each process would make the file's models anew.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

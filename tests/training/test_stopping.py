@@ -20,6 +20,14 @@ from training.stopping import REPEATED_SECONDS, StopSignals, ending_at_once
 PATIENCE_SECONDS = 200  # generous: how long anything here may take
 
 
+@pytest.fixture(scope="module", autouse=True)
+def heeded_signals():
+    """Under `nohup`, SIGHUP is ignored by whatever is started here; these tests send it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stopping")
