@@ -102,10 +102,15 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def is_graph_kept() -> bool:
-    """Whether the backward pass that runs leaves its graph for another one, as far as is known."""
-    if torch.compiler.is_compiling():  # nobody knows when the graph is made
+    """Whether the backward pass that runs leaves its graph for another one, as far as is known.
+
+    torch tells it under a private name; where that is gone, the answer is yes, at the price of a
+    copy.
+    """
+    is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    if torch.compiler.is_compiling() or is_kept is None:  # nobody knows when the graph is made
         return True
-    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+    return bool(is_kept())
 
 
 def _loss_and_gradients(
