@@ -29,7 +29,7 @@ OPTIONS = st.fixed_dictionaries(
     {},
     optional={
         "num_beams": st.sampled_from(["1", "2", "4"]),
-        "length_penalty": st.sampled_from(["0", "0.6", "1", "-1", "50", "-50", "1e30", "nan"]),
+        "length_penalty": st.sampled_from(["0", "0.6", "1", "-1", "50", "-50"]),
         "length_penalty_type": st.sampled_from(["wu", "power"]),
         "batch_tokens": st.sampled_from(["1", "7", "100"]),
         "chunk_sentences": st.sampled_from(["1", "2", "1000"]),

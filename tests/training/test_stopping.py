@@ -17,15 +17,8 @@ from training.checkpoints import checkpoints, what_is_torn
 from training.stopping import REPEATED_SECONDS, StopSignals, ending_at_once
 
 
+pytestmark = pytest.mark.usefixtures("heeded_signals")
 PATIENCE_SECONDS = 200  # generous: how long anything here may take
-
-
-@pytest.fixture(scope="module", autouse=True)
-def heeded_signals():
-    """Under `nohup`, SIGHUP is ignored by whatever is started here; these tests send it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="module")
