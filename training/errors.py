@@ -48,7 +48,8 @@ def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
         environment: variables; with `VASWANI_TRACEBACK=1` every traceback stays.
 
     Raises:
-        SystemExit: with the line, which Python prints before it exits with status 1.
+        SystemExit: with the line, which Python prints before it exits with status 1; under a
+            launcher with 1, the line is written by then.
     """
     try:
         yield
@@ -58,7 +59,13 @@ def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
         line = f"{PROGRAM}: {told(error)}"
         if not _is_left_alone(error):
             _leave_word(line, environment)
-        sys.exit(line if environment.get("LOCAL_RANK", "0") == "0" else 1)
+        if "LOCAL_RANK" not in environment:
+            sys.exit(line)
+        # At once: a launcher ends this process as soon as it has seen another one fail.
+        if environment["LOCAL_RANK"] == "0":
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+        sys.exit(1)
 
 
 def is_told(error: BaseException) -> bool:
