@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -148,7 +149,8 @@ def our_lines(done):
     """What our code says; the launcher's own trace is of its own code."""
     for ours in ("training", "vaswani_hf"):  # the launcher shows where it stands itself
         assert f'File "{REPOSITORY / ours}' not in done.stderr
-    return [line for line in done.stderr.splitlines() if line.startswith("training/run.py: ")]
+    # Another process's progress bar may stand before it on the same line.
+    return re.findall(r"(?<!traceback : )training/run\.py: [^\r\n]*", done.stderr)
 
 
 def test_two_processes_end_together_with_one_line(tmp_path):
