@@ -31,7 +31,7 @@ from vaswani_hf.conversion import to_ctranslate2, to_marian, to_onnx
 from vaswani_hf.conversion.fairseq import vaswani_from_fairseq
 from vaswani_hf.conversion.onnx import ENCODER, FIRST_STEP, OnnxModel
 from vaswani_hf.conversion.pytorch import vaswani_from_torch
-from vaswani_hf.lines import read_lines
+from vaswani_hf.text.lines import read_lines
 
 
 ALPHA, NUM_BEAMS, EXTRA = 0.6, 4, 10
@@ -228,7 +228,7 @@ def search(
 
 def ctranslate2(task: Task, work: Path) -> dict[str, Any]:
     """CTranslate2 in float32, from the folder that `to_ctranslate2` writes."""
-    from vaswani_hf.translation import CTranslate2Translator
+    from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
     to_ctranslate2(task.folder, work / "ctranslate2")
     engine = CTranslate2Translator(

@@ -74,11 +74,12 @@ def write_text(folder: Path, pairs: int) -> int:
 def measure(way: str, folder: Path) -> dict[str, float]:
     """Seconds and bytes until there are batches."""
     peak = Peak()
-    from training.arguments import DataArguments, VaswaniTrainingArguments
-    from training.batching import TokenBatchSampler
-    from training.cleaning import CleaningRules, clean_and_mix
-    from training.data import encode_pairs, load_corpus, side_lengths
-    from training.streaming import TokenBatchStream
+    from training.data.batching import TokenBatchSampler
+    from training.data.cleaning import CleaningRules, clean_and_mix
+    from training.data.corpus import load_corpus
+    from training.data.encoding import encode_pairs, side_lengths
+    from training.data.streaming import TokenBatchStream
+    from training.settings.fields import DataArguments, VaswaniTrainingArguments
     from vaswani_hf import train_tokenizer
 
     imported = peak.resident_bytes()

@@ -35,7 +35,7 @@ from benchmarks.contest import (
     write_report,
 )
 from vaswani_hf import VaswaniConfig
-from vaswani_hf.plotting import COLOURS, save_picture
+from vaswani_hf.pictures.drawing import COLOURS, save_picture
 
 
 SIDES = ("encoder", "decoder")

@@ -26,8 +26,8 @@ from transformers.utils import logging
 
 from vaswani_hf import Translator
 from vaswani_hf.conversion import to_ctranslate2, to_marian
-from vaswani_hf.lines import read_lines
-from vaswani_hf.translation import CTranslate2Translator
+from vaswani_hf.text.lines import read_lines
+from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
 
 PEER = "Marian, generate()"

@@ -26,8 +26,8 @@ import psutil
 import torch
 from safetensors.torch import load_file
 
-from training.checkpoints import UNFINISHED
-from training.results import current_commit
+from training.loop.checkpoints import UNFINISHED
+from training.outcome.results import current_commit
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,11 +16,13 @@ from typing import Any
 import torch
 
 from benchmarks.contest import print_table, write_report
-from training.arguments import parse_arguments
-from training.cleaning import CleaningRules, clean_and_mix
-from training.data import PairCollator, encode_pairs, load_corpus
-from training.model import build_model, build_tokenizer
-from training.trainer import VaswaniTrainer
+from training.data.cleaning import CleaningRules, clean_and_mix
+from training.data.collating import PairCollator
+from training.data.corpus import load_corpus
+from training.data.encoding import encode_pairs
+from training.loop.model import build_model, build_tokenizer
+from training.loop.trainer import VaswaniTrainer
+from training.settings.reading import parse_arguments
 
 
 class WaitingTrainer(VaswaniTrainer):

@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
-from training.averaging import average_checkpoints
-from training.checkpoints import checkpoints
-from training.metrics import SacreBleu
+from training.loop.checkpoints import checkpoints
+from training.outcome.averaging import average_checkpoints
+from training.outcome.metrics import SacreBleu
 from vaswani_hf import Translator, VaswaniForConditionalGeneration
-from vaswani_hf.lines import read_lines
+from vaswani_hf.text.lines import read_lines
 
 
 ROOT = Path(__file__).resolve().parent.parent

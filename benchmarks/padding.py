@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from training.arguments import VaswaniTrainingArguments
-from training.batching import TokenBatchSampler, by_longer_side, full_batch, pack
+from training.data.batching import TokenBatchSampler, by_longer_side, full_batch, pack
+from training.settings.fields import VaswaniTrainingArguments
 from vaswani_hf import train_tokenizer
-from vaswani_hf.lines import read_lines
+from vaswani_hf.text.lines import read_lines
 
 
 PIECES = 8000

@@ -19,7 +19,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from tests.hub_server import HubServer
+from tests.hub.hub_server import HubServer
 
 
 torch.set_num_threads(1)
@@ -64,7 +64,7 @@ LONGEST = 10  # letters
 @pytest.fixture(scope="session")
 def copier() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """A small model that copies up to ten letters, and its tokenizer: what it says is foreseen."""
-    from training.schedule import inverse_sqrt_schedule
+    from training.loop.schedule import inverse_sqrt_schedule
     from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 
     tokenizer = train_tokenizer([" ".join(LETTERS)] * 10, 300, are_files=False, show_progress=False)

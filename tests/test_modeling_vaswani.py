@@ -24,7 +24,7 @@ from vaswani_hf import (
     VaswaniModel,
     loss_vaswani,
 )
-from vaswani_hf.folders import REMOTE_CODE
+from vaswani_hf.hub.folder import REMOTE_CODE
 from vaswani_hf.modeling_vaswani import (
     AddAndNorm,
     FeedForward,

@@ -27,7 +27,7 @@ def blocks(language):
 @pytest.fixture(scope="module")
 def workplace(copier, tmp_path_factory):
     """A folder with the files that the README speaks of."""
-    from vaswani_hf.hub import export
+    from vaswani_hf.hub.folder import export
 
     folder = tmp_path_factory.mktemp("reader")
     for name in ("demo", "mine"):
@@ -115,7 +115,7 @@ def test_make_knows_the_two_commands():
 
 
 def test_every_recipe_is_in_the_table():
-    from training.arguments import recipe_names
+    from training.settings.recipes import recipe_names
 
     for name in recipe_names():
         folder, _, _ = name.rpartition("/")

@@ -1,91 +1,15 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """python training/averaging.py CHECKPOINT [CHECKPOINT ...] --output FOLDER
 
-The mean of the last checkpoints of a run (section 6.1).
+The same command as `training/outcome/averaging.py`, under the name that scripts may know.
 """
 
-import argparse
-import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
+import sys
 
-import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
-from torch import Tensor
-from transformers.utils import SAFE_WEIGHTS_NAME
+from training.outcome.averaging import average_checkpoints, main
 
 
-def average_checkpoints(folders: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of each parameter over several checkpoints, in float32 (section 6.1).
-
-    Args:
-        folders: checkpoints, each with a `model.safetensors`.
-
-    Returns:
-        Parameters by name.
-
-    Raises:
-        ValueError: if there is no checkpoint, or they differ in names or shapes; every difference
-            is named.
-        FileNotFoundError: if a folder has no weights.
-    """
-    if not folders:
-        raise ValueError("There are no checkpoints to average.")
-    with ExitStack() as stack:
-        files = []
-        for folder in folders:
-            path = Path(folder) / SAFE_WEIGHTS_NAME
-            if not path.is_file():
-                raise FileNotFoundError(f"{folder} has no {SAFE_WEIGHTS_NAME}.")
-            files.append(stack.enter_context(safe_open(path, framework="pt")))
-        shapes = [
-            {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            for file in files
-        ]
-        for folder, other in zip(folders[1:], shapes[1:], strict=True):
-            _refuse_differences(folders[0], shapes[0], folder, other)
-        mean = {}
-        for name in shapes[0]:
-            # float64 holds the sum of many float32 numbers exactly enough to round once.
-            total = sum(file.get_tensor(name).double() for file in files)
-            mean[name] = (total / len(files)).float()
-    return mean
-
-
-def _refuse_differences(
-    first: Path, expected: dict[str, tuple[int, ...]], other: Path, got: dict[str, tuple[int, ...]]
-) -> None:
-    differences = []
-    for name in sorted(expected.keys() | got.keys()):
-        if name not in got or name not in expected:
-            differences.append(f"{name} only in {first if name in expected else other}")
-        elif expected[name] != got[name]:
-            differences.append(f"{name} has {expected[name]} and {got[name]}")
-    if differences:
-        raise ValueError(
-            f"Checkpoints {first} and {other} differ in {len(differences)} parameters: "
-            f"{', '.join(differences)}."
-        )
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Average the checkpoints named on the command line into a new folder."""
-    parser = argparse.ArgumentParser(description="Average checkpoints (section 6.1).")
-    parser.add_argument("checkpoints", nargs="+", type=Path, help="folders with model.safetensors")
-    parser.add_argument("--output", required=True, type=Path, help="a folder that is not there yet")
-    arguments = parser.parse_args(argv)
-    if arguments.output.exists():
-        parser.error(f"--output {arguments.output} exists already.")
-    mean = average_checkpoints(arguments.checkpoints)
-    arguments.output.mkdir(parents=True)
-    save_file(mean, arguments.output / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
-    for path in Path(arguments.checkpoints[-1]).glob("*.json"):
-        if path.name != "trainer_state.json":
-            shutil.copy(path, arguments.output)
-
+__all__ = ["average_checkpoints", "main"]
 
 if __name__ == "__main__":
-    torch.set_grad_enabled(False)
-    main()
+    main(sys.argv[1:])

@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from training.stopping import end_silently, ending_at_once, lasting_output, leave_if_stopped
+from training.loop.signals import end_silently, ending_at_once, lasting_output, leave_if_stopped
 
 
 if __name__ == "__main__":
@@ -28,22 +28,26 @@ import transformers
 from transformers import set_seed
 from transformers.trainer_utils import is_main_process
 
-from training.arguments import Arguments, parse_arguments
-from training.checkpoints import check_output_dir, find_checkpoint, last_checkpoints, writing
-from training.cleaning import CleaningRules, clean_and_mix, describe
-from training.data import PairCollator, check_lengths, encode_pairs, load_corpus
-from training.launch import check_launch, leave_processes, together
-from training.locking import hold_folder
-from training.model import build_model, build_tokenizer, fetch_start
-from training.plan import show_plan, write_elsewhere
-from training.pushing import CheckpointPusher, check_push, push_model
-from training.results import Results, current_commit, write_config
-from training.settings import Settings
-from training.streaming import StreamGuard, TokenBatchStream, check_streaming
-from training.trainer import VaswaniTrainer
-from training.watching import do_without_validation, final_checkpoints
-from vaswani_hf.hub import export
-from vaswani_hf.lines import escape_unprintable
+from training.data.cleaning import CleaningRules, clean_and_mix, describe
+from training.data.collating import PairCollator
+from training.data.corpus import load_corpus
+from training.data.encoding import check_lengths, encode_pairs
+from training.data.streaming import TokenBatchStream
+from training.loop.callbacks import StreamGuard
+from training.loop.checkpoints import check_output_dir, find_checkpoint, last_checkpoints, writing
+from training.loop.locking import hold_folder
+from training.loop.model import build_model, build_tokenizer, fetch_start
+from training.loop.processes import check_launch, leave_processes, together
+from training.loop.resumption import Settings
+from training.loop.trainer import VaswaniTrainer
+from training.outcome.dry_run import show_plan, write_elsewhere
+from training.outcome.publishing import CheckpointPusher, check_push, push_model
+from training.outcome.results import Results, current_commit, final_checkpoints, write_config
+from training.settings.fields import Arguments
+from training.settings.reading import parse_arguments
+from training.settings.rules import check_streaming, do_without_validation
+from vaswani_hf.hub.upload import export
+from vaswani_hf.text.lines import escape_unprintable
 
 
 logger = logging.getLogger("training")

@@ -5,15 +5,22 @@ Importing this package makes the model known to `AutoConfig`, `AutoModel` and
 `AutoModelForSeq2SeqLM`.
 """
 
+import sys
+
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
+from . import pictures
 from .configuration_vaswani import VaswaniConfig
 from .modeling_vaswani import VaswaniForConditionalGeneration, VaswaniModel
 from .tokenization_vaswani import train_tokenizer
-from .translation import CTranslate2Translator, Translator
+from .translation.ctranslate2 import CTranslate2Translator
+from .translation.translator import Translator
 
 
 __version__ = "0.1.0"
+
+# `vaswani_hf.plotting` is the name under which code may know the pictures.
+sys.modules[f"{__name__}.plotting"] = pictures
 
 AutoConfig.register(VaswaniConfig.model_type, VaswaniConfig)
 AutoModel.register(VaswaniConfig, VaswaniModel)

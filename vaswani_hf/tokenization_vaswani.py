@@ -21,7 +21,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from .lines import read_lines
+from .text.lines import read_lines
 
 
 UNK, PAD, EOS = "<unk>", "<pad>", "</s>"

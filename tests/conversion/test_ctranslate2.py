@@ -9,9 +9,9 @@ from transformers import AutoTokenizer, MarianConfig, MarianTokenizer
 
 from vaswani_hf import Translator, VaswaniConfig, VaswaniForConditionalGeneration
 from vaswani_hf.conversion.ctranslate2 import to_ctranslate2
-from vaswani_hf.hub import export
+from vaswani_hf.hub.folder import export
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
-from vaswani_hf.translation import CTranslate2Translator, Hypothesis
+from vaswani_hf.translation.ctranslate2 import CTranslate2Translator, Hypothesis
 
 
 ctranslate2 = pytest.importorskip("ctranslate2")

@@ -20,7 +20,7 @@ from vaswani_hf.conversion.marian import (
     to_marian,
     vaswani_from_marian,
 )
-from vaswani_hf.hub import export
+from vaswani_hf.hub.folder import export
 
 
 B, S, T, V, V_TARGET, D_MODEL = 3, 7, 5, 31, 29, 24

@@ -12,7 +12,7 @@ from tests import references
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.conversion import onnx as conversion
 from vaswani_hf.conversion.onnx import OnnxModel, to_onnx
-from vaswani_hf.hub import export
+from vaswani_hf.hub.folder import export
 
 
 onnx = pytest.importorskip("onnx")

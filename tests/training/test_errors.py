@@ -45,8 +45,8 @@ def test_a_bug_of_ours_keeps_its_traceback(wrong):
 
 
 def test_a_call_of_ours_that_fails_is_a_bug_and_a_raise_of_ours_is_told():
-    from training.arguments import read_recipe
-    from training.metrics import exact_match
+    from training.outcome.metrics import exact_match
+    from training.settings.recipes import read_recipe
 
     with pytest.raises(ValueError, match="zip"), in_one_line({}):
         exact_match(["one"], [])

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from training.checkpoints import checkpoints, what_is_torn
+from training.loop.checkpoints import checkpoints, what_is_torn
 from training.run import main
 
 

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from ..configuration_vaswani import VaswaniConfig
-from ..folders import check_folder
-from ..hub import find
+from ..hub.download import find
+from ..hub.folder import TARGET_TOKENIZER, check_folder
 from ..modeling_vaswani import (
     DecoderLayer,
     MultiHeadAttention,
     VaswaniForConditionalGeneration,
     sinusoidal_positions,
 )
-from ..translation import TARGET_TOKENIZER, check_finite, load_tokenizers
+from ..translation.loading import check_finite, load_tokenizers
 from .common import AnyPath, Differences, check_target, listed, load_config, new_folder, require
 
 

@@ -24,15 +24,14 @@ from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
 from ..generation_vaswani import POWER
-from ..hub import export
-from ..lines import read_lines
+from ..hub.folder import TARGET_TOKENIZER, export
 from ..modeling_vaswani import VaswaniForConditionalGeneration
+from ..text.lines import read_lines
 from ..tokenization_vaswani import (
     SPLIT_MARK,
     decoder_of_segmented_text,
     normalizer_of_segmented_text,
 )
-from ..translation import TARGET_TOKENIZER
 from .common import AnyPath, Differences, TensorReader, build_model, listed, new_folder
 
 

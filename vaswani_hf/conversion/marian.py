@@ -31,9 +31,10 @@ from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
 from ..generation_vaswani import POWER
-from ..hub import export, find
+from ..hub.download import find
+from ..hub.folder import TARGET_TOKENIZER, export
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..translation import TARGET_TOKENIZER, check_finite, load_tokenizers
+from ..translation.loading import check_finite, load_tokenizers
 from .common import (
     AnyPath,
     Differences,

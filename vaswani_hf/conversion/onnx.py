@@ -33,10 +33,10 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
-from ..folders import check_folder
-from ..hub import find
+from ..hub.download import find
+from ..hub.folder import TARGET_TOKENIZER, check_folder
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..translation import TARGET_TOKENIZER, check_finite, load_tokenizers
+from ..translation.loading import check_finite, load_tokenizers
 from .common import AnyPath, Differences, check_target, listed, load_config, new_folder, require
 
 

@@ -18,9 +18,9 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
-from ..hub import export
+from ..hub.folder import TARGET_TOKENIZER, export
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..translation import TARGET_TOKENIZER, load_tokenizers
+from ..translation.loading import load_tokenizers
 from .common import (
     AnyPath,
     Differences,

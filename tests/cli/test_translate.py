@@ -1,0 +1,364 @@
+import io
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from vaswani_hf import Translator, VaswaniConfig, VaswaniForConditionalGeneration
+from vaswani_hf.cli import main
+
+
+@pytest.fixture(scope="module")
+def folder(copier, tmp_path_factory):
+    from vaswani_hf.hub.folder import export
+
+    path = tmp_path_factory.mktemp("copier")
+    export(*copier, path)
+    return path
+
+
+def translate(folder, text, *options, check=True):
+    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(folder)]
+    data = text if isinstance(text, bytes) else text.encode()
+    return subprocess.run([*command, *options], input=data, capture_output=True, check=check)
+
+
+def test_standard_input_goes_to_standard_output_line_by_line(folder):
+    done = translate(folder, "a b c\n\nh g\n", "--chunk_sentences", "2")
+    assert done.stdout.decode() == "a b c\n\nh g\n"
+
+
+def test_a_file_is_translated(folder, tmp_path, capfd):
+    path = tmp_path / "text"
+    path.write_text("d e\na\n")
+    assert main(["translate", "--model", str(folder), str(path), "--device", "cpu"]) == 0
+    assert capfd.readouterr().out == "d e\na\n"
+
+
+def test_a_line_that_is_not_utf8_is_an_error_that_names_it(folder):
+    done = translate(folder, b"a b\n\xff\n", check=False)
+    assert done.returncode == 1
+    assert b"standard input, line 2 is not UTF-8" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_what_came_before_a_bad_line_is_not_lost(folder):
+    done = translate(folder, b"a b\n\xff\n", "--chunk_sentences", "1", check=False)
+    assert done.stdout == b"a b\n"
+
+
+def test_a_missing_file_is_an_error_that_names_it(folder, capsys):
+    assert main(["translate", "--model", str(folder), "nowhere.txt"]) == 1
+    assert "nowhere.txt" in capsys.readouterr().err
+
+
+def test_a_missing_model_is_an_error_that_names_it(tmp_path, capsys):
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    assert main(["translate", "--model", str(tmp_path / "nowhere"), str(text)]) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_a_beam_of_nothing_is_refused(folder, tmp_path, capsys):
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    command = ["translate", "--model", str(folder), str(text), "--num_beams", "0"]
+    assert main(command) == 1
+    assert "num_beams=0" in capsys.readouterr().err
+
+
+def refusal(capsys, *command):
+    """The one line that a command is refused with."""
+    assert main([str(argument) for argument in command]) == 1
+    line = capsys.readouterr().err
+    assert line.startswith("vaswani-hf: ")
+    assert line.count("\n") == 1
+    return line
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("a b\nc\n")
+    return path
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:x", "meta", "cuda:99"])
+def test_a_device_that_cannot_be_used_is_refused_by_name(folder, text, capsys, device):
+    line = refusal(capsys, "translate", "--model", folder, text, "--device", device)
+    assert f"device='{device}'" in line
+
+
+@pytest.mark.parametrize(
+    "option", ["num_beams=-1", "batch_tokens=0", "length_penalty=nan", "length_penalty=60.0"]
+)
+def test_numbers_that_cannot_be_are_refused_by_name(folder, text, capsys, option):
+    assert option in refusal(capsys, "translate", "--model", folder, text, f"--{option}")
+
+
+def test_chunks_of_nothing_are_refused(folder, text, capsys):
+    line = refusal(capsys, "translate", "--model", folder, text, "--chunk_sentences", "0")
+    assert "--chunk_sentences must be at least 1, got 0" in line
+
+
+def change_weight(folder, value):
+    weights = load_file(folder / "model.safetensors")
+    weights["model.shared.weight"][5, 7] = value
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_name(folder, text, tmp_path, capsys, value):
+    mine = tmp_path / "mine"
+    shutil.copytree(folder, mine)
+    change_weight(mine, value)
+    line = refusal(capsys, "translate", "--model", mine, text)
+    assert "1 of the " in line
+    assert f"model.shared.weight of {mine} are NaN or infinite" in line
+
+
+def cut(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model.safetensors", "config.json", "generation_config.json"),
+        *("tokenizer.json", "tokenizer_config.json"),
+    ],
+)
+def test_a_torn_file_of_a_model_is_named(folder, text, tmp_path, capsys, name):
+    mine = tmp_path / "mine"
+    shutil.copytree(folder, mine)
+    cut(mine / name)
+    assert name in refusal(capsys, "translate", "--model", mine, text)
+
+
+def test_a_folder_without_a_tokenizer_is_refused_by_name(folder, text, tmp_path, capsys):
+    mine = tmp_path / "mine"
+    shutil.copytree(folder, mine, ignore=shutil.ignore_patterns("tokenizer*"))
+    assert f"{mine} holds no tokenizer" in refusal(capsys, "translate", "--model", mine, text)
+
+
+def test_a_file_is_no_model(text, capsys):
+    assert f"{text} is a file" in refusal(capsys, "translate", "--model", text, text)
+
+
+def test_a_misspelt_folder_is_not_looked_for_on_the_hub(text, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    line = refusal(capsys, "translate", "--model", "runs/absent", text)
+    assert "There is no absent in the folder runs" in line
+
+
+@pytest.mark.parametrize("engine", ["transformers", "ctranslate2"])
+def test_a_sentence_beyond_the_positions_is_named_by_its_line(copier, tmp_path, capfd, engine):
+    from vaswani_hf.hub.folder import export
+
+    tokenizer = copier[1]
+    config = VaswaniConfig(
+        vocab_size=len(tokenizer),
+        d_model=16,
+        d_ff=16,
+        num_heads=2,
+        encoder_layers=1,
+        decoder_layers=1,
+        position_encoding="learned",
+        max_position_embeddings=6,
+    )
+    learned = tmp_path / "learned"
+    export(VaswaniForConditionalGeneration(config), tokenizer, learned)
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+        assert main(["convert", str(learned), str(tmp_path / "c"), "--to", "ctranslate2"]) == 0
+        learned = tmp_path / "c"
+    text = tmp_path / "text"
+    text.write_text("a\n\nb c\nd e f g h a\nb\n")
+    capfd.readouterr()
+    line = refusal(
+        capfd,
+        *("translate", "--model", learned, text),
+        *("--engine", engine, "--chunk_sentences", "2"),
+    )
+    # With </s>: 7 tokens.
+    assert f"{text}, line 4: A sentence of 7 tokens" in line
+
+
+class Typist(io.BytesIO):
+    """A terminal, at which somebody waits for the answer before the next line is typed."""
+
+    def __init__(self, lines, look):
+        super().__init__()
+        self.lines, self.look, self.seen = lines, look, []
+
+    def isatty(self):
+        return True
+
+    def __iter__(self):
+        for line in self.lines:
+            yield line
+            self.seen.append(self.look())
+
+
+def test_what_is_typed_is_answered_line_by_line(folder, capfd, monkeypatch):
+    typist = Typist([b"a b\n", b"\n", b"c\n"], lambda: capfd.readouterr().out)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=typist))
+    assert main(["translate", "--model", str(folder)]) == 0
+    assert typist.seen == ["a b\n", "\n", "c\n"]
+
+
+def test_an_interrupt_ends_without_a_word(folder, capfd, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    typist = Typist([b"a b\n"], interrupt)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=typist))
+    assert main(["translate", "--model", str(folder)]) == 130  # 128 and SIGINT's number
+    assert capfd.readouterr() == ("a b\n", "")
+
+
+def test_closed_input_is_told(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "Standard input is closed" in refusal(capsys, "translate", "--model", folder)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA out of memory.\nTry this."),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory\nframe #0"),
+        MemoryError(),
+    ],
+)
+def test_want_of_memory_is_one_line(folder, text, capsys, monkeypatch, error):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(Translator, "from_pretrained", fail)
+    assert "memory" in refusal(capsys, "translate", "--model", folder, text).lower()
+
+
+def test_a_fault_of_our_own_is_shown_whole(folder, text, monkeypatch):
+    def fail(*arguments, **options):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(Translator, "from_pretrained", fail)
+    with pytest.raises(RuntimeError, match="mat1"):
+        main(["translate", "--model", str(folder), str(text)])
+
+
+def test_what_a_terminal_cannot_show_is_spelled_out(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "log_history.json").write_text('[{"step": 1, "loss_nats_per_token": 2.0}]')
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["plot", str(tmp_path), "-o", str(tmp_path / "Bögen.png")]) == 0
+    terminal.flush()
+    assert terminal.buffer.getvalue().endswith(rb"B\xf6gen.png" + b"\n")
+
+
+@pytest.fixture(scope="module")
+def ctranslate2_folder(folder, tmp_path_factory):
+    pytest.importorskip("ctranslate2")
+    from vaswani_hf.conversion.ctranslate2 import to_ctranslate2
+
+    path = tmp_path_factory.mktemp("engine") / "ctranslate2"
+    to_ctranslate2(folder, path)
+    return path
+
+
+def test_both_engines_translate(folder, ctranslate2_folder):
+    text, options = "a b c\n\nh g\n", ["--length_penalty_type", "power", "--num_beams", "3"]
+    ours = translate(folder, text, *options)
+    options += ["--engine", "ctranslate2", "--compute_type", "float32", "--threads", "1"]
+    theirs = translate(ctranslate2_folder, text, *options)
+    assert ours.stdout.decode() == theirs.stdout.decode() == text
+
+
+def test_the_engine_must_be_that_of_the_folder(folder, ctranslate2_folder, capsys):
+    command = ["translate", os.devnull, "--model"]
+    assert main([*command, str(ctranslate2_folder)]) == 1
+    assert "--engine ctranslate2" in capsys.readouterr().err
+    assert main([*command, str(folder), "--engine", "ctranslate2"]) == 1
+    assert "--engine transformers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--compute_type=int8", "--threads=1"])
+def test_options_of_ctranslate2_are_refused_without_it(folder, capsys, option):
+    assert main(["translate", "--model", str(folder), os.devnull, option]) == 1
+    assert f"{option.split('=')[0]} is for --engine ctranslate2" in capsys.readouterr().err
+
+
+def test_an_unknown_compute_type_is_refused_by_name(ctranslate2_folder, capsys):
+    command = ["translate", "--model", str(ctranslate2_folder), "--engine", "ctranslate2"]
+    assert main([*command, os.devnull, "--compute_type", "int4"]) == 1
+    assert "int4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cpu:x", "cuda:99"])
+def test_ctranslate2_refuses_such_devices_by_name(ctranslate2_folder, text, capsys, device):
+    command = ("translate", "--engine", "ctranslate2", "--model", ctranslate2_folder, text)
+    assert f"device='{device.partition(':99')[0]}" in refusal(capsys, *command, "--device", device)
+
+
+@pytest.mark.parametrize("name", ["model.bin", "config.json", "shared_vocabulary.json"])
+def test_a_torn_file_of_ctranslate2_is_named(ctranslate2_folder, text, tmp_path, capsys, name):
+    mine = tmp_path / "mine"
+    shutil.copytree(ctranslate2_folder, mine)
+    cut(mine / name)
+    line = refusal(capsys, "translate", "--engine", "ctranslate2", "--model", mine, text)
+    assert str(mine if name == "model.bin" else mine / name) in line
+
+
+def test_what_is_no_model_of_ctranslate2_is_told(ctranslate2_folder, text, tmp_path, capsys):
+    mine = tmp_path / "mine"
+    shutil.copytree(ctranslate2_folder, mine)
+    (mine / "model.bin").write_bytes(b"something else")
+    line = refusal(capsys, "translate", "--engine", "ctranslate2", "--model", mine, text)
+    assert f"CTranslate2 cannot load {mine}" in line
+
+
+def test_ctranslate2_that_computes_no_numbers_is_told(ctranslate2_folder, folder, tmp_path):
+    from vaswani_hf.conversion.ctranslate2 import _SpecBuilder
+    from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
+    from vaswani_hf.translation.loading import check_finite
+
+    mine = tmp_path / "mine"
+    shutil.copytree(ctranslate2_folder, mine)
+    model = VaswaniForConditionalGeneration.from_pretrained(folder)
+    with torch.no_grad():
+        model.model.encoder.layers[0].self_attention_norm.weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match="are NaN or infinite"):
+        check_finite(model)
+    spec = _SpecBuilder(model).spec
+    pieces = list(CTranslate2Translator(mine).source_pieces)
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    spec.validate()
+    spec.save(str(mine))
+    with pytest.raises(ValueError, match="The model computes NaN"):
+        CTranslate2Translator(mine, device="cpu")(["a b"])
+
+
+def test_a_missing_ctranslate2_is_told_with_its_extra(
+    ctranslate2_folder, text, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    line = refusal(
+        capsys, "translate", "--engine", "ctranslate2", "--model", ctranslate2_folder, text
+    )
+    assert 'ctranslate2 is needed for this: pip install "vaswani-hf[export]"' in line
+
+
+def test_the_command_is_installed(folder):
+    script = os.path.join(os.path.dirname(sys.executable), "vaswani-hf")
+    done = subprocess.run([script, "--help"], capture_output=True, text=True, check=True)
+    assert "translate" in done.stdout

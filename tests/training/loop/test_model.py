@@ -1,0 +1,131 @@
+"""The tokenizer and model that a run starts with: what does not go together is told beforehand."""
+
+import shutil
+
+import pytest
+from transformers import ByT5Tokenizer
+
+from tests.training.runs import RECIPE, results_of, write_pairs
+from training.data import files
+from training.run import main
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+
+
+SIZES = {"d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A trained model with its tokenizer, another tokenizer with fewer pieces, and text."""
+    folder = tmp_path_factory.mktemp("start")
+    (folder / "tiny.yaml").write_text(RECIPE.replace("steps: 2", "steps: 1"))
+    write_pairs(folder / "a.tsv", 40)
+    tokenizer = train_tokenizer([folder / "a.tsv"], 300, show_progress=False)
+    tokenizer.save_pretrained(folder / "model")
+    config = VaswaniConfig(vocab_size=len(tokenizer), **SIZES)
+    VaswaniForConditionalGeneration(config).save_pretrained(folder / "model")
+    train_tokenizer([folder / "a.tsv"], 270, show_progress=False).save_pretrained(folder / "other")
+    (folder / "empty").mkdir()
+    (folder / "torn").mkdir()
+    (folder / "torn" / "tokenizer.json").write_text('{"version": ')
+    (folder / "torn" / "tokenizer_config.json").write_text("{}")
+    shutil.copytree(folder / "model", folder / "two")
+    tokenizer.save_pretrained(folder / "two" / "target_tokenizer")
+    VaswaniForConditionalGeneration(config).save_pretrained(folder / "bytes")
+    ByT5Tokenizer().save_pretrained(folder / "bytes")  # of Python alone, as Marian's
+    return folder
+
+
+def command(folder, *options):
+    text = ["--train_file", str(folder / "a.tsv"), "--max_steps", "1", "--average_last", "1"]
+    return [str(folder / "tiny.yaml"), *text, *options]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--model_name_or_path model --d_model 64", "d_model=64 differs from the 32 of .*model"),
+        ("--model_name_or_path model --dropout 1.5", "dropout=1.5"),
+        (
+            "--model_name_or_path model --tokenizer other",
+            "tokenizer=.*other is not that of",
+        ),
+        ("--model_name_or_path empty", "empty"),
+        ("--model_name_or_path two", "two has a tokenizer of its own for targets"),
+        ("--model_name_or_path bytes", "The tokenizer of .*bytes is a ByT5Tokenizer"),
+        ("--tokenizer empty", "empty has no tokenizer that can be loaded"),
+        ("--tokenizer torn", "torn has no tokenizer that can be loaded"),
+        ("--tokenizer no/where/else", "tokenizer=no/where/else is no folder, and no id"),
+        ("--tokenizer nobody/nothing", "Could not fetch the tokenizer nobody/nothing"),
+        ("--model_name_or_path nobody/nothing", "Could not fetch nobody/nothing"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_the_text_is_read(
+    folder, tmp_path, options, message, monkeypatch
+):
+    monkeypatch.setattr(files, "read_pairs", None)  # a call would be a TypeError
+    given = [str(folder / word) if (folder / word).is_dir() else word for word in options.split()]
+    with pytest.raises(SystemExit, match=f"^training/run.py: .*{message}"):
+        main(command(folder, "--output_dir", str(tmp_path / "out"), *given))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_another_type_is_refused(folder, tmp_path):
+    from transformers import MarianConfig, MarianMTModel
+
+    sizes = {"encoder_attention_heads": 1, "decoder_attention_heads": 1, "vocab_size": 9}
+    sizes |= {"encoder_layers": 1, "decoder_layers": 1, "pad_token_id": 0, "d_model": 8}
+    MarianMTModel(
+        MarianConfig(**sizes, decoder_start_token_id=0, encoder_ffn_dim=8, decoder_ffn_dim=8)
+    ).save_pretrained(tmp_path / "marian")
+    start = ["--model_name_or_path", str(tmp_path / "marian")]
+    with pytest.raises(SystemExit, match="holds a model of type marian; this trains type vaswani"):
+        main(command(folder, "--output_dir", str(tmp_path / "out"), *start))
+
+
+def test_the_models_own_tokenizer_may_be_named_beside_it(folder, tmp_path):
+    start = ["--model_name_or_path", str(folder / "model"), "--tokenizer", str(folder / "model")]
+    main(command(folder, "--output_dir", str(tmp_path / "out"), *start, "--learning_rate", "0"))
+    assert results_of(tmp_path / "out")["training"]["updates"] == 1
+
+
+LONG = "ab " * 40
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_pair_beyond_the_learned_positions_is_named_before_training(
+    folder, tmp_path, split, side
+):
+    pair = f"{LONG}\tab\n" if side == "source" else f"ab\t{LONG}\n"
+    (tmp_path / "long.tsv").write_text(f"ab\tba\n{pair}")
+    learned = ["--position_encoding", "learned", "--max_position_embeddings", "30"]
+    options = [*learned, "--output_dir", str(tmp_path / "out")]
+    text = ["--train_file", str(folder / "a.tsv"), str(tmp_path / "long.tsv")]
+    if split != "train":
+        text = [
+            "--train_file",
+            str(folder / "a.tsv"),
+            f"--{split}_file",
+            str(tmp_path / "long.tsv"),
+        ]
+    place = 41 if split == "train" else 1  # 40 pairs are before it
+    message = f"Pair {place} of split {split} has [4-9][0-9] {side} tokens but max_position_embeddi"
+    with pytest.raises(SystemExit, match=message):
+        main([str(folder / "tiny.yaml"), *text, *options, "--max_steps", "1"])
+    assert not (tmp_path / "out" / "config.yaml").exists()
+
+
+def test_learned_positions_bound_a_translation_too(folder, tmp_path):
+    (tmp_path / "test.tsv").write_text(f"{'ab ' * 15}\tab\n")
+    learned = ["--position_encoding", "learned", "--max_position_embeddings", "30"]
+    text = ["--test_file", str(tmp_path / "test.tsv"), "--output_dir", str(tmp_path / "out")]
+    main(command(folder, *text, *learned))
+    assert results_of(tmp_path / "out")["scores"]["test"]["sentences"] == 1
+
+
+def test_a_pair_longer_than_a_batch_is_named_before_the_folder_is_written(folder, tmp_path):
+    small = ["--source_tokens", "5", "--output_dir", str(tmp_path / "out")]
+    with pytest.raises(SystemExit, match=r"Pair \d+ of split train has \d+ source tokens but a b"):
+        main(command(folder, *small))
+    assert not (tmp_path / "out" / "config.yaml").exists()

@@ -1,0 +1,160 @@
+"""Trainings that push to the Hub, at the end or at every save, and what keeps them from it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from huggingface_hub import ModelCard
+
+from tests.hub.hub_server import HubServer
+from tests.hub.test_download import STRANGER
+from tests.training.runs import RECIPE, results_of, run, write_pairs
+from vaswani_hf import Translator
+
+
+TOKEN = "hf_alice_secret"
+PUSH = ("--push_to_hub", "--hub_model_id", "lab/tiny", "--license", "cc-by-4.0")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pushing")
+    write_pairs(folder / "train.tsv", 40)
+    write_pairs(folder / "test.tsv", 4, seed=1)
+    files = f"train_file: {folder}/train.tsv\ntest_file: {folder}/test.tsv\nmax_steps: 8\n"
+    languages = "source_language: en\ntarget_language: de\n"
+    (folder / "tiny.yaml").write_text(RECIPE + files + languages)
+    return folder
+
+
+@pytest.fixture
+def hub(tmp_path):
+    with HubServer(tmp_path / "hub") as server:
+        server.add_user("alice", TOKEN, organizations=["lab"])
+        yield server
+
+
+def weights_in(hub, commit):
+    return hub.files("lab/tiny", commit.id).get("model.safetensors")
+
+
+def test_two_processes_push_the_averaged_model_and_a_stranger_translates_as_before(
+    folder, hub, tmp_path
+):
+    output = tmp_path / "run"
+    argv = (*PUSH, "--output_dir", str(output))
+    done = run(folder, *argv, processes=2, environment=hub.environment(tmp_path / "home", TOKEN))
+    assert "translates 3 sentences as before" in done.stderr
+    assert len(hub.commits("lab/tiny")) == 2  # the repository's own, and the model
+    assert hub.files("lab/tiny")["model.safetensors"] == (
+        (output / "model.safetensors").read_bytes()
+    )
+    assert not [name for name in hub.files("lab/tiny") if name.endswith((".pt", ".bin", ".pth"))]
+    shown = done.stdout + done.stderr
+    written = b"".join(path.read_bytes() for path in output.rglob("*") if path.is_file())
+    pushed = b"".join(hub.files("lab/tiny").values())
+    assert TOKEN not in shown
+    assert TOKEN.encode() not in written + pushed
+    assert str(tmp_path).encode() not in pushed
+
+    results = results_of(output)
+    card_path = tmp_path / "README.md"
+    card_path.write_bytes(hub.files("lab/tiny")["README.md"])
+    card = ModelCard.load(card_path)
+    assert card.data.language == ["en", "de"]
+    bleu = results["scores"]["test"]["bleu"]
+    assert card.data.eval_results[0].metric_value == pytest.approx(bleu, abs=0.005)
+    assert f"Pairs read {results['data']['pairs_read']}" in card.text
+    assert "2 process(es)" in card.text
+
+    # Elsewhere, without the package: what the folder's own model says.
+    stranger = STRANGER.replace('["a b c", "h"]', '["abc de", "ed"]')
+    for path in (output, None):
+        name = str(path or "lab/tiny")
+        found = subprocess.run(
+            [sys.executable, "-c", stranger, name],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            env=hub.environment(tmp_path / "elsewhere"),
+        )
+        assert found.returncode == 0, found.stderr
+        translator = Translator.from_pretrained(output)
+        assert found.stdout.splitlines()[0] == str(translator(["abc de", "ed"]))
+
+
+def test_every_save_is_pushed_and_the_averaged_model_comes_last(folder, hub, tmp_path):
+    output = tmp_path / "run"
+    argv = (*PUSH, "--hub_strategy", "every_save", "--hub_always_push", "--hub_private_repo")
+    hub.fail("POST", "/commit/", status=500, times=3)  # the first of them comes to nothing
+    done = run(
+        folder,
+        *(*argv, "--hub_token", TOKEN, "--output_dir", str(output)),
+        environment=hub.environment(tmp_path / "home"),
+    )
+    assert "checkpoint-4 is not pushed, and training goes on" in done.stderr
+    commits = hub.commits("lab/tiny")
+    assert [commit.title for commit in commits[:-1]] == [
+        "Upload the model",
+        "In training: checkpoint-8",
+    ]
+    assert weights_in(hub, commits[0]) == (output / "model.safetensors").read_bytes()
+    assert weights_in(hub, commits[1]) == (
+        (output / "checkpoint-8" / "model.safetensors").read_bytes()
+    )
+    card = hub.files("lab/tiny", commits[1].id)["README.md"].decode()
+    assert "after 8 of 8 updates" in card
+    config = json.loads(hub.files("lab/tiny", commits[1].id)["config.json"])
+    assert "AutoModel" in config["auto_map"]
+    assert TOKEN not in done.stdout + done.stderr
+    assert TOKEN not in (output / "config.yaml").read_text()
+    assert TOKEN not in (output / "results.json").read_text()
+
+
+def test_a_failed_push_leaves_the_model_and_says_how_to_go_on(folder, hub, tmp_path):
+    output = tmp_path / "run"
+    hub.fail("POST", "/commit/", status=500, times=100)
+    environment = hub.environment(tmp_path / "home", TOKEN)
+    argv = (*PUSH, "--output_dir", str(output))
+    done = run(folder, *argv, environment=environment, status=1)
+    assert f"vaswani-hf push {output} --to lab/tiny" in done.stderr
+    assert "Traceback" not in done.stderr
+    hub.faults.clear()
+    again = subprocess.run(
+        [sys.executable, "-m", "vaswani_hf.cli", "push", str(output), "--to", "lab/tiny"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert again.returncode == 0, again.stderr
+    assert hub.files("lab/tiny")["model.safetensors"] == (
+        (output / "model.safetensors").read_bytes()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--license", "my own"), "license: my own"),
+        (("--license", ""), "needs the model's license"),
+        (("--source_language", "English"), "'English' is no language code"),
+        (("--hub_strategy", "checkpoint"), "hub_strategy=checkpoint"),
+        (("--hub_model_id", "bob/tiny"), "may not write"),
+        (("--hub_token", "hf_wrong_secret"), "does not know the token"),
+        (("--model_name_or_path", "lab/nothing"), "fetch lab/nothing: "),
+    ],
+)
+def test_what_could_not_be_pushed_is_not_trained(folder, hub, tmp_path, options, said):
+    environment = hub.environment(tmp_path / "home", TOKEN)
+    given = {"--hub_model_id": "lab/tiny", "--license": "cc-by-4.0", **dict([options])}
+    argv = ("--push_to_hub", "--output_dir", str(tmp_path / "run"))
+    argv += tuple(word for option in given.items() for word in option)
+    done = run(folder, *argv, environment=environment, status=1)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("training/run.py: ") and said in done.stderr
+    assert "_secret" not in done.stderr
+    assert not (tmp_path / "run").exists()

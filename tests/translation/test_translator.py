@@ -1,0 +1,188 @@
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub.constants import HF_HUB_CACHE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import MarianConfig, MarianMTModel
+
+from vaswani_hf import Translator, train_tokenizer
+from vaswani_hf.hub.folder import export
+from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
+
+
+def test_translations_come_in_the_order_of_the_sentences(copier):
+    model, tokenizer = copier
+    sentences = ["c d e f g h", "a", "b a", "h g f e d c b a", "c"]
+    assert Translator(model, tokenizer, max_batch_sentences=2)(sentences) == sentences
+
+
+def test_an_empty_line_stays_empty(copier):
+    assert Translator(*copier)(["a b", "", "  ", "c"]) == ["a b", "", "", "c"]
+
+
+def test_one_sentence_may_stand_alone(copier):
+    assert Translator(*copier)("b c") == ["b c"]
+
+
+def test_nothing_in_gives_nothing_out(copier):
+    assert Translator(*copier)([]) == []
+
+
+def test_batch_mates_change_no_translation(copier):
+    sentences = ["a b c", "h", "d e f g a b"]
+    together = Translator(*copier)(sentences)
+    alone = [Translator(*copier)([sentence])[0] for sentence in sentences]
+    assert together == alone
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_batches_hold_each_sentence_once_within_the_budget(copier, lengths, most):
+    translator = Translator(*copier, batch_tokens=40, max_batch_sentences=most)
+    batches = translator.batches(lengths)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        longest = max(lengths[index] for index in batch)
+        assert len(batch) == 1 or (len(batch) * longest <= 40 and len(batch) <= most)
+
+
+def endless(model, tokenizer, **options):
+    """A translator whose translations end at their limits."""
+    translator = Translator(model, tokenizer, num_beams=1, **options)
+    translator.generation["suppress_tokens"] = [tokenizer.eos_token_id, tokenizer.pad_token_id]
+    return translator
+
+
+def num_generated(translator, sentences):
+    sources = translator.tokenizer(sentences)["input_ids"]
+    pad = translator.tokenizer.pad_token_id
+    targets = translator.target_ids(sources)
+    return [sum(token != pad for token in target[1:]) for target in targets]
+
+
+def test_a_translation_has_at_most_so_many_tokens_more_than_its_source(copier):
+    translator = endless(*copier, max_extra_tokens=3)
+    assert num_generated(translator, ["a b"]) == [len(copier[1]("a b")["input_ids"]) + 3]
+
+
+def test_the_limit_is_that_of_each_sentence_by_the_models_own_number(copier):
+    model, tokenizer = copy.deepcopy(copier[0]), copier[1]
+    sentences = ["a b", "c d e f g h", "a"]
+    lengths = [len(ids) for ids in tokenizer(sentences)["input_ids"]]
+    model.generation_config.max_extra_tokens = 4
+    assert num_generated(endless(model, tokenizer), sentences) == [n + 4 for n in lengths]
+    given = endless(model, tokenizer, max_extra_tokens=2)
+    assert num_generated(given, sentences) == [n + 2 for n in lengths]
+    model.generation_config.max_extra_tokens = None
+    assert num_generated(endless(model, tokenizer), ["a"]) == [lengths[2] + 50]  # section 6.1
+    del model.generation_config.max_extra_tokens  # as in a folder that does not know of it
+    given = endless(model, tokenizer, max_extra_tokens=2)
+    assert num_generated(given, sentences) == [n + 2 for n in lengths]
+
+
+@pytest.fixture(scope="module")
+def marian(copier):
+    """A model of the library's own, untrained."""
+    torch.manual_seed(0)
+    config = MarianConfig(
+        vocab_size=len(copier[1]),
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        pad_token_id=copier[1].pad_token_id,
+        eos_token_id=copier[1].eos_token_id,
+        decoder_start_token_id=copier[1].pad_token_id,
+        forced_eos_token_id=None,
+    )
+    return MarianMTModel(config)
+
+
+def test_the_limit_of_other_models_is_that_of_the_batch(copier, marian):
+    sentences = ["a b", "c d e f g h", "a"]
+    longest = len(copier[1](sentences[1])["input_ids"])
+    limited = endless(marian, copier[1], max_extra_tokens=3)
+    assert num_generated(limited, sentences) == [longest + 3] * 3
+    assert num_generated(endless(marian, copier[1]), ["a"]) == [2 + 50]
+
+
+def test_other_models_do_not_run_past_their_positions(copier, marian):
+    config = copy.deepcopy(marian.config)
+    config.max_position_embeddings = 8
+    short = MarianMTModel(config)
+    assert num_generated(endless(short, copier[1]), ["a b"]) == [8]
+
+
+def test_the_paper_s_length_penalty_is_refused_for_other_models(copier, marian):
+    with pytest.raises(ValueError, match=r'length_penalty_type="wu".*MarianMTModel'):
+        Translator(marian, copier[1], length_penalty_type="wu")
+    power = Translator(marian, copier[1], length_penalty_type="power", max_extra_tokens=1)
+    assert power(["a", "b c"]) == Translator(marian, copier[1], max_extra_tokens=1)(["a", "b c"])
+
+
+def test_the_length_penalty_is_that_of_the_type(copier):
+    model, tokenizer = copier
+    sentences = ["a b c", "h", "d e f g a b"]
+    found = {}
+    for kind in ("wu", "power"):
+        options = {"num_beams": 4, "length_penalty": 10.0, "length_penalty_type": kind}
+        translator = Translator(model, tokenizer, max_extra_tokens=3, **options)
+        found[kind] = translator(sentences)
+        batch = tokenizer(sentences, return_tensors="pt", padding=True)
+        expected = model.generate(**batch, max_extra_tokens=3, **options)
+        assert found[kind] == tokenizer.batch_decode(expected, skip_special_tokens=True)
+    assert found["wu"] != found["power"]
+
+
+@pytest.fixture(scope="module")
+def loud_folder(copier, tmp_path_factory):
+    """The copier with a tokenizer of the target's own, of capitals."""
+    path = tmp_path_factory.mktemp("loud")
+    export(*copier, path)
+    capitals = train_tokenizer(["A B C D E F G H"], 300, are_files=False, show_progress=False)
+    capitals.save_pretrained(path / "target_tokenizer")
+    return path
+
+
+def test_a_target_tokenizer_of_the_folder_makes_the_text(loud_folder):
+    assert Translator.from_pretrained(loud_folder, device="cpu")(["a b", "h"]) == ["A B", "H"]
+
+
+def test_a_target_tokenizer_is_found_on_the_hub(loud_folder):
+    # What the Hub's client keeps of a repository that it has downloaded; tests are offline.
+    repository = Path(HF_HUB_CACHE) / "models--somebody--loud"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    (repository / "snapshots").mkdir()
+    (repository / "snapshots" / ("0" * 40)).symlink_to(loud_folder, target_is_directory=True)
+    assert Translator.from_pretrained("somebody/loud", device="cpu")(["c d"]) == ["C D"]
+
+
+def test_a_folder_of_the_other_engine_is_told_apart(loud_folder, tmp_path):
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(ValueError, match=r"CTranslate2Translator.*--engine ctranslate2"):
+        Translator.from_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"no folder of CTranslate2.*--engine transformers"):
+        CTranslate2Translator.from_pretrained(loud_folder)
+
+
+def test_an_unknown_length_penalty_is_refused_by_name(copier):
+    with pytest.raises(ValueError, match='"wu" or "power", got length_penalty_type=\'gnmt\''):
+        Translator(*copier, length_penalty_type="gnmt")
+
+
+def test_a_negative_number_of_extra_tokens_is_refused(copier):
+    with pytest.raises(ValueError, match="max_extra_tokens=-1"):
+        Translator(*copier, max_extra_tokens=-1)
+
+
+@pytest.mark.parametrize("option", ["num_beams", "batch_tokens", "max_batch_sentences"])
+def test_options_below_one_are_refused_by_name(copier, option):
+    with pytest.raises(ValueError, match=f"{option}=0"):
+        Translator(*copier, **{option: 0})

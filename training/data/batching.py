@@ -1,0 +1,298 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Batches of a given number of tokens (section 5.1), of sentences of about one length."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from torch.utils.data import Sampler
+
+from ..settings.fields import VaswaniTrainingArguments, raised_by
+
+
+MOST_BATCHES = 1.25  # times those that are as full as can be
+NUM_GRAINS = 16  # that the smallest full batch is made of
+LEAST_PRICE = float(np.finfo(float).eps)  # tokens; see `cut_for_padding`
+
+
+class TokenBatchSampler(Sampler[list[int]]):
+    """Groups pairs by length into batches that hold at most so many padded tokens on each side.
+
+    Which pairs share a batch is fixed once, so that every epoch has the same number of batches and
+    every pair occurs once in each; the order of the batches is new every epoch.
+
+    Args:
+        source_lengths: source tokens of each pair.
+        target_lengths: target tokens of each pair.
+        source_tokens: padded source tokens of a batch, at most.
+        target_tokens: padded target tokens of a batch, at most.
+        multiple_of: the number of batches is a multiple of this, the number of processes, so that
+            all do equally many; the largest batches are halved to make it so.
+        pad_to_multiple_of: lengths are padded to multiples of this, and batches to as many
+            sentences as `full_batch` says, so that they have few different shapes; all of that
+            padding counts. `None` pads to the longest pair of a batch and no further.
+        max_padding: share of padding that smaller batches are worth, see `cut_for_padding`;
+            `None` for batches as full as can be, as with `pad_to_multiple_of`.
+        shuffle: whether the order of batches changes with the epoch; else longest first.
+        seed: of the order, and of which pairs of equal lengths share a batch.
+        budget_fields: the fields that raise the two budgets, which errors name.
+
+    Attributes:
+        batches: the places of each batch's pairs.
+        shapes: sentences, source tokens and target tokens of each batch when padded.
+        padding_share: of all positions of an epoch.
+
+    Raises:
+        ValueError: if a pair is longer than a batch may be, or there is none.
+    """
+
+    def __init__(
+        self,
+        source_lengths: Sequence[int] | np.ndarray,
+        target_lengths: Sequence[int] | np.ndarray,
+        *,
+        source_tokens: int,
+        target_tokens: int,
+        multiple_of: int = 1,
+        pad_to_multiple_of: int | None = None,
+        max_padding: float | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        budget_fields: tuple[str, str] = ("source_tokens", "target_tokens"),
+    ) -> None:
+        source, target = (
+            np.asarray(lengths, dtype=np.int64) for lengths in (source_lengths, target_lengths)
+        )
+        if len(source) != len(target):
+            raise ValueError(f"{len(source)} source lengths and {len(target)} target lengths.")
+        if not len(source):
+            raise ValueError("There are no pairs to make batches of.")
+        step = pad_to_multiple_of or 1
+        padded_source, padded_target = (-(-lengths // step) * step for lengths in (source, target))
+        for side, field, lengths, padded, budget in [
+            ("source", budget_fields[0], source, padded_source, source_tokens),
+            ("target", budget_fields[1], target, padded_target, target_tokens),
+        ]:
+            if padded.max() > budget:
+                pair = int(padded.argmax())
+                so_padded = f", padded to {padded[pair]}," if padded[pair] > lengths[pair] else ""
+                raise ValueError(
+                    f"Pair {pair} has {lengths[pair]} {side} tokens{so_padded} but a batch holds "
+                    f"{budget}; raise {field} or lower max_length."
+                )
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        order = by_longer_side(padded_source, padded_target, seed)
+        sides = (padded_source, padded_target, source_tokens, target_tokens)
+        self.batches = pack(order, *sides)
+        if max_padding is not None and pad_to_multiple_of is None:  # which fills them up again
+            self.batches = cut_for_padding(self.batches, *sides, max_padding)
+        _split_to_multiple(self.batches, multiple_of)
+        self.shapes: list[tuple[int, int, int]] = []
+        for batch in self.batches:
+            longest = int(padded_source[batch].max()), int(padded_target[batch].max())
+            size = len(batch)
+            if pad_to_multiple_of is not None:
+                size = full_batch(*longest, source_tokens, target_tokens)
+            self.shapes.append((size, *longest))
+        padded_tokens = sum(size * sum(longest) for size, *longest in self.shapes)
+        self.padding_share = 1 - int(source.sum() + target.sum()) / padded_tokens
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = np.arange(len(self.batches))
+        if self.shuffle:
+            np.random.default_rng((self.seed, self.epoch)).shuffle(order)
+        for place in order:
+            yield self.batches[place]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch, counted from 0."""
+        self.epoch = epoch
+
+
+def training_batches(
+    training: VaswaniTrainingArguments,
+    source_lengths: Sequence[int] | np.ndarray,
+    target_lengths: Sequence[int] | np.ndarray,
+) -> TokenBatchSampler:
+    """The batches of a run, of all processes: an update is one or several of them each.
+
+    Args:
+        training: tokens of an update, accumulation and number of processes.
+        source_lengths: source tokens of each pair.
+        target_lengths: target tokens of each pair.
+
+    Raises:
+        ValueError: if a pair is longer than a batch may be, or there are fewer pairs than
+            processes.
+    """
+    source_tokens, target_tokens = batch_budget(training)
+    sampler = TokenBatchSampler(
+        source_lengths,
+        target_lengths,
+        source_tokens=source_tokens,
+        target_tokens=target_tokens,
+        multiple_of=training.world_size,
+        pad_to_multiple_of=training.pad_to_multiple_of,
+        max_padding=training.max_padding,
+        seed=training.data_seed if training.data_seed is not None else training.seed,
+        budget_fields=(raised_by(training, "source_tokens"), raised_by(training, "target_tokens")),
+    )
+    if len(sampler) % training.world_size:
+        raise ValueError(
+            f"{len(source_lengths)} pairs cannot be shared by {training.world_size} processes, "
+            f"which do equally many updates; start fewer."
+        )
+    return sampler
+
+
+def batch_budget(training: VaswaniTrainingArguments) -> tuple[int, int]:
+    """Padded source tokens and target tokens of one batch of one process, at most."""
+    parts = training.world_size * training.gradient_accumulation_steps
+    return training.source_tokens // parts, training.target_tokens // parts
+
+
+def full_batch(
+    source_length: int, target_length: int, source_tokens: int, target_tokens: int
+) -> int:
+    """How many sentences of these lengths a batch of so many tokens holds."""
+    return min(source_tokens // source_length, target_tokens // target_length)
+
+
+def by_longer_side(source: np.ndarray, target: np.ndarray, seed: int) -> np.ndarray:
+    """The places of all pairs, longest first, in an order whose neighbours have like lengths.
+
+    Args:
+        source: `(pairs,)`, source tokens of each.
+        target: `(pairs,)`, target tokens of each.
+        seed: of the order of pairs that are equal on both sides.
+    """
+    # By the longer side, so that both budgets fill up together. Among pairs of one length by how
+    # much longer the source is, downwards and upwards in turn, so that no jump ends a length.
+    longer = np.maximum(source, target)
+    turn = np.where(np.unique(longer, return_inverse=True)[1] % 2, 1, -1)
+    tie_break = np.random.default_rng(seed).permutation(len(source))
+    return np.lexsort((tie_break, turn * (source - target), longer))[::-1]
+
+
+def pack(
+    order: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    source_tokens: int,
+    target_tokens: int,
+) -> list[list[int]]:
+    """Cut an order of pairs into batches, each as long as its budgets of padded tokens let it."""
+    batches: list[list[int]] = []
+    longest_source = longest_target = 0
+    for pair in order.tolist():
+        longest_source = max(longest_source, int(source[pair]))
+        longest_target = max(longest_target, int(target[pair]))
+        holds = full_batch(longest_source, longest_target, source_tokens, target_tokens)
+        if batches and len(batches[-1]) < holds:
+            batches[-1].append(pair)
+        else:
+            batches.append([pair])
+            longest_source, longest_target = int(source[pair]), int(target[pair])
+    return batches
+
+
+def padding_of(batches: list[list[int]], source: np.ndarray, target: np.ndarray) -> float:
+    """The share of padding in batches of pairs of these lengths, both sides together."""
+    places = [np.array(batch) for batch in batches]
+    padded = sum(len(batch) * int(source[batch].max() + target[batch].max()) for batch in places)
+    return 1 - sum(int(source[batch].sum() + target[batch].sum()) for batch in places) / padded
+
+
+def cut_for_padding(
+    batches: list[list[int]],
+    source: np.ndarray,
+    target: np.ndarray,
+    source_tokens: int,
+    target_tokens: int,
+    max_padding: float,
+) -> list[list[int]]:
+    """Cut the order that batches stand in anew, where they have more than a share of padding.
+
+    Among the cuts that `cut` finds best for some price, the one of the highest price whose padding
+    is low enough; or, where that takes more than `MOST_BATCHES` times as many batches, the last one
+    before; or, where no price brings padding so low, the one of the lowest price.
+    """
+    order = np.concatenate(batches)
+    most = MOST_BATCHES * len(batches)
+    price = float(source_tokens + target_tokens)
+    # Every cost is 2 tokens or more: a price below `LEAST_PRICE` is lost in it.
+    while padding_of(batches, source, target) > max_padding and price > LEAST_PRICE:
+        smaller = cut(order, source, target, source_tokens, target_tokens, price)
+        if len(smaller) > most:
+            break
+        batches, price = smaller, 0.8 * price
+    return batches
+
+
+def cut(
+    order: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    source_tokens: int,
+    target_tokens: int,
+    price: float,
+) -> list[list[int]]:
+    """Cut an order of pairs into batches that cost least: their padded tokens, and a price each.
+
+    The best cuts of the first pairs are part of the best cuts of more (dynamic programming). Pairs
+    are taken by the grain, several neighbours at once.
+
+    Args:
+        order: `(pairs,)`, places of all pairs.
+        source: `(pairs,)`, source tokens of each.
+        target: `(pairs,)`, target tokens of each.
+        source_tokens: padded source tokens of a batch, at most.
+        target_tokens: padded target tokens of a batch, at most.
+        price: tokens that one batch more may not cost; 0 for a batch per length.
+    """
+    smallest = full_batch(int(source.max()), int(target.max()), source_tokens, target_tokens)
+    edges = np.arange(0, len(order), max(smallest // NUM_GRAINS, 1))
+    longest_source, longest_target = (
+        np.maximum.reduceat(side[order], edges) for side in (source, target)
+    )
+    edges = np.append(edges, len(order))
+    cost, begin = np.zeros(len(edges)), np.zeros(len(edges), dtype=int)
+    window = 1
+    for end in range(1, len(edges)):
+        while True:
+            # All batches that end here, the shortest one first.
+            grains = slice(max(end - window, 0), end)
+            sizes = (edges[end] - edges[grains])[::-1]
+            tallest_source, tallest_target = (
+                np.maximum.accumulate(side[grains][::-1])
+                for side in (longest_source, longest_target)
+            )
+            fits = (sizes * tallest_source <= source_tokens) & (
+                sizes * tallest_target <= target_tokens
+            )
+            if not fits.all() or grains.start == 0:
+                break
+            window *= 2
+        padded = (sizes * (tallest_source + tallest_target))[fits]
+        costs = cost[grains][::-1][fits] + padded + price
+        best = int(costs.argmin())
+        cost[end], begin[end] = costs[best], end - 1 - best
+    batches, end = [], len(edges) - 1
+    while end:
+        batches.append(order[edges[begin[end]] : edges[end]].tolist())
+        end = int(begin[end])
+    return batches[::-1]
+
+
+def _split_to_multiple(batches: list[list[int]], multiple_of: int) -> None:
+    while len(batches) % multiple_of:
+        place = max(range(len(batches)), key=lambda index: len(batches[index]))
+        batch = batches[place]
+        if len(batch) == 1:
+            return
+        middle = len(batch) // 2
+        batches[place : place + 1] = [batch[:middle], batch[middle:]]

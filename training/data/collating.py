@@ -1,0 +1,122 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Pairs of a batch to padded tensors."""
+
+import copy
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from vaswani_hf.loss_vaswani import IGNORED
+
+from .batching import full_batch
+from .encoding import lengths_of
+
+
+class ArrowPairs(torch.utils.data.Dataset):
+    """Encoded pairs for a `DataLoader`, whose batches stay Arrow tables.
+
+    A token never becomes a Python object, which is most of what loading would cost.
+
+    Args:
+        pairs: columns `input_ids`, `labels` and maybe `index`; others are not put into batches.
+    """
+
+    def __init__(self, pairs: Dataset) -> None:
+        self.pairs = pairs
+        columns = [name for name in _BATCH_COLUMNS if name in pairs.column_names]
+        self._rows = pairs.select_columns(columns).with_format("arrow")
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitems__(self, places: list[int]) -> pa.Table:
+        """The pairs at these places, in their order."""
+        return self._rows[places]
+
+
+_BATCH_COLUMNS = ("input_ids", "labels", "index")
+
+
+class PairCollator:
+    """Pads pairs to a batch, on the right; a column `index` passes through as `(B,)`."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel) -> None:
+        self.pad_token_id = tokenizer.pad_token_id
+        self.eos_token_id = tokenizer.eos_token_id
+        self.model = model
+        self.pad_to_multiple_of = 1
+        self.budget: tuple[int, int] | None = None  # tokens of a full batch, source and target
+
+    def in_few_shapes(
+        self, pad_to_multiple_of: int, source_tokens: int, target_tokens: int
+    ) -> "PairCollator":
+        """One that pads lengths to multiples, and batches by empty pairs to as many as they hold.
+
+        Two batches of equal padded lengths then have equally many sentences. Empty pairs have no
+        labels: the loss does not change.
+        """
+        collator = copy.copy(self)
+        collator.pad_to_multiple_of = pad_to_multiple_of
+        collator.budget = source_tokens, target_tokens
+        return collator
+
+    def __call__(self, pairs: pa.Table | list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Batch pairs with `input_ids`, `labels` and maybe `index`: a table, or a row each.
+
+        Returns:
+            What the model's `forward` takes: `input_ids` and `attention_mask`, `(B, S)`; `labels`
+            and `decoder_input_ids`, `(B, T)`.
+        """
+        (source_ids, sources), (target_ids, targets) = (
+            _flat(pairs, side) for side in ("input_ids", "labels")
+        )
+        step = self.pad_to_multiple_of
+        source, target = (-(-int(lengths.max()) // step) * step for lengths in (sources, targets))
+        if self.budget is not None:
+            missing = full_batch(source, target, *self.budget) - len(pairs)
+            # A source of no tokens would leave attention nothing to look at.
+            source_ids = np.append(source_ids, np.full(missing, self.eos_token_id))
+            sources = np.append(sources, np.full(missing, 1))
+            targets = np.append(targets, np.full(missing, 0))
+        input_ids, is_real = pad_right(source_ids, sources, source, self.pad_token_id)
+        labels, _ = pad_right(target_ids, targets, target, IGNORED)
+        batch = {"input_ids": input_ids, "attention_mask": is_real.long(), "labels": labels}
+        batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels)
+        if isinstance(pairs, pa.Table):
+            if "index" in pairs.column_names:
+                batch["index"] = torch.tensor(pairs["index"].to_numpy())
+        elif "index" in pairs[0]:
+            batch["index"] = torch.tensor([pair["index"] for pair in pairs])
+        return batch
+
+
+def _flat(pairs: pa.Table | list[dict[str, Any]], side: str) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all pairs one after the other, and how many each pair has."""
+    if isinstance(pairs, pa.Table):
+        return pc.list_flatten(pairs[side]).to_numpy(), lengths_of(pairs, side)
+    lengths = np.array([len(pair[side]) for pair in pairs])
+    ids = itertools.chain.from_iterable(pair[side] for pair in pairs)
+    return np.fromiter(ids, np.int64, lengths.sum()), lengths
+
+
+def pad_right(
+    ids: np.ndarray, lengths: np.ndarray, longest: int, value: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of these lengths as `(rows, longest)`, filled up with a value; and where they are real.
+
+    Args:
+        ids: `(lengths.sum(),)`, the rows one after the other.
+        lengths: `(rows,)`.
+        longest: the length of all rows when padded.
+        value: what is put behind the ids.
+    """
+    is_real = np.arange(longest) < lengths[:, None]
+    padded = np.full(is_real.shape, value)
+    padded[is_real] = ids
+    return torch.from_numpy(padded), torch.from_numpy(is_real)

@@ -1,0 +1,112 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Several corpora in one training set, each with its weight."""
+
+import dataclasses
+import difflib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, interleave_datasets
+
+from ..settings.fields import DataArguments
+
+
+# Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
+PLACES = ("dataset", "dataset_config", "train_source", "train_target", "train_file")
+READING = ("train_split", "source_column", "target_column")  # as the recipe says unless set
+_LISTS = ("train_source", "train_target", "train_file")
+
+
+@dataclass(frozen=True)
+class CorpusPlan:
+    """One corpus of the training set: where it is, and its share of the pairs."""
+
+    name: str
+    weight: float | None
+    arguments: DataArguments
+
+
+def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
+    """What the training set is made of: the mappings of `corpora`, or the one that is named.
+
+    Raises:
+        ValueError: if a mapping has an unknown key, no name or another's, a weight that is not
+            above 0; if only some have weights; or if training text is also named beside `corpora`.
+    """
+    if not arguments.corpora:
+        return [CorpusPlan("train", None, arguments)]
+    for name in _LISTS:
+        if getattr(arguments, name):
+            raise ValueError(
+                f"corpora and {name} both name training text; put {name} into a mapping of corpora."
+            )
+    plans = [_plan(text, number, arguments) for number, text in enumerate(arguments.corpora, 1)]
+    names = [plan.name for plan in plans]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"corpora: two are named '{name}'; give each a name of its own.")
+    without = [plan.name for plan in plans if plan.weight is None]
+    if without and len(without) < len(plans):
+        raise ValueError(
+            f"corpora: {', '.join(without)} without a weight among others that have one; give all "
+            f"a weight, or none to take every pair once."
+        )
+    if without and arguments.streaming and len(plans) > 1:
+        raise ValueError(
+            f"corpora: {', '.join(without)} without a weight; sizes are unknown while streaming, "
+            f"so give each its weight, such as its number of pairs."
+        )
+    return plans
+
+
+def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
+    where = f"corpora, {number}."
+    try:
+        chosen = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where} must be a mapping, got {text!r}: {error}.") from error
+    if not isinstance(chosen, dict):
+        raise ValueError(f"{where} must be a mapping, got {text!r}.")
+    known = ("name", "weight", *PLACES, *READING)
+    for key in chosen:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+            raise ValueError(f"{where} unknown key '{key}'; {hint}")
+    name, weight = chosen.pop("name", None), chosen.pop("weight", None)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{where} needs a name, got name={name!r}.")
+    if weight is not None and not (
+        isinstance(weight, int | float) and not isinstance(weight, bool) and 0 < weight < np.inf
+    ):
+        raise ValueError(f"corpora, {name}: weight must be a number above 0, got weight={weight}.")
+    if not any(chosen.get(key) for key in PLACES):
+        raise ValueError(f"corpora, {name}: names no text; set one of {', '.join(PLACES)}.")
+    for key in _LISTS:
+        chosen[key] = [chosen[key]] if isinstance(chosen.get(key), str) else chosen.get(key) or []
+    nowhere: dict[str, Any] = {"dataset": None, "dataset_config": None, "corpora": []}
+    return CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}))
+
+
+def shares(plans: list[CorpusPlan]) -> list[float] | None:
+    """The weights, so that they sum to 1; `None` where there are none."""
+    weights = [plan.weight for plan in plans if plan.weight is not None]
+    return [weight / sum(weights) for weight in weights] or None
+
+
+def mix(parts: list[Dataset], probabilities: list[float], seed: int) -> Dataset:
+    """One set in which a pair comes from each corpus with its probability.
+
+    It ends when every pair of every corpus is in it: the smaller ones, for their weight, are
+    repeated.
+
+    Args:
+        parts: the corpora.
+        probabilities: one for each, which sum to 1.
+        seed: of the choice.
+    """
+    return interleave_datasets(
+        parts, probabilities=probabilities, seed=seed, stopping_strategy="all_exhausted"
+    )

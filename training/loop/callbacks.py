@@ -1,0 +1,248 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""What looks on while a run trains: clocks and signals, early stopping, the stream."""
+
+import logging
+import time
+from typing import Any
+
+import torch
+import torch.utils.data
+from accelerate.utils import gather_object
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
+
+from ..data.streaming import TokenBatchStream
+from ..settings.fields import VaswaniTrainingArguments
+from .processes import leave_processes
+from .signals import StopSignals
+
+
+logger = logging.getLogger("training")
+
+
+def logged_name(name: str) -> str:
+    """The name of a figure in the log: a loss says its unit there."""
+    return f"{name}_nats_per_token" if name == "loss" or name.endswith("_loss") else name
+
+
+class EarlyStopping(TrainerCallback):
+    """Ends training after `early_stopping_patience` evaluations without a new best.
+
+    The evaluations are those in the log, which every checkpoint carries: a resumed run goes on
+    counting, with whatever patience it is given.
+    """
+
+    def __init__(self, training: VaswaniTrainingArguments) -> None:
+        metric = training.metric_for_best_model
+        assert training.early_stopping_patience is not None and metric is not None
+        self.patience = training.early_stopping_patience
+        self.name = logged_name(f"eval_{metric.removeprefix('eval_')}")
+        self.sign = 1 if training.greater_is_better else -1
+        self.has_stopped = False
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Look at the evaluations of a run that goes on."""
+        self._count(state)
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """End a resumed run that was over; the library makes at least one update."""
+        if self.has_stopped:
+            control.should_training_stop = control.should_save = True
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """End training, with a checkpoint, if this evaluation was one too many."""
+        if self._count(state):
+            control.should_training_stop = control.should_save = True
+
+    def _count(self, state: TrainerState) -> bool:
+        scored = [entry for entry in state.log_history if self.name in entry]
+        best, num_since_best = None, 0
+        for entry in scored:
+            if best is None or self.sign * entry[self.name] > self.sign * best[self.name]:
+                best, num_since_best = entry, 0
+            else:
+                num_since_best += 1
+        is_over = num_since_best >= self.patience
+        if is_over and best is not None and not self.has_stopped:
+            logger.info(
+                "Stopping at update %d: %s was best at update %d, %.4g, %d evaluations ago.",
+                *(state.global_step, self.name, best["step"], best[self.name], num_since_best),
+            )
+        self.has_stopped = is_over
+        return is_over
+
+
+class StreamGuard(TrainerCallback):
+    """Ends training, with a checkpoint, before an update whose batches some process cannot get.
+
+    So that a line that cannot be read costs no update, and all processes stop at the same one.
+    """
+
+    def __init__(self, stream: TokenBatchStream) -> None:
+        self.stream = stream
+        self.problem: str | None = None
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Ask whether the batches of the next update are there."""
+        if state.global_step >= state.max_steps:
+            return
+        # The loader is one batch ahead.
+        needed = (state.global_step + 1) * args.gradient_accumulation_steps + 1
+        problem = self.stream.problem_before(needed)
+        is_there = torch.tensor(int(problem is not None), device=args.device)
+        if args.world_size > 1:
+            torch.distributed.all_reduce(is_there, op=torch.distributed.ReduceOp.MAX)
+        if is_there:
+            problems = gather_object([problem]) if args.world_size > 1 else [problem]
+            self.problem = next(found for found in problems if found is not None)
+            control.should_save = control.should_training_stop = True
+
+    def leave_if_broken(self, trainer: Any) -> None:
+        """End the run after training where the text has.
+
+        Raises:
+            ValueError: with what was wrong, and how to go on.
+        """
+        if self.problem is not None:
+            leave_processes(trainer)
+            raise ValueError(
+                f"{self.problem} checkpoint-{trainer.state.global_step} in "
+                f"{trainer.args.output_dir} has all that came before: mend the text, and the same "
+                f"command with --resume_from_checkpoint auto goes on."
+            )
+
+
+class CheckpointClock(TrainerCallback, ExportableState):
+    """Checkpoints every `save_minutes` (section 6.1), at the end and when a signal asks to stop.
+
+    Training ends after `max_minutes`, those before a resumption included. The main process has the
+    clock, any process may get the signal; all of them save and stop at the same update.
+    """
+
+    def __init__(self) -> None:
+        self.begun = self.last_save = time.monotonic()
+        self.signals = StopSignals()
+        self.stopped_by = 0  # number of the signal that ended training
+        self.num_processes = 1
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: time spent, and by how many processes."""
+        kept = {
+            "seconds_before": round(time.monotonic() - self.begun, 3),
+            "num_processes": self.num_processes,
+        }
+        return {"args": {}, "attributes": kept}
+
+    def is_over(self, args: TrainingArguments) -> bool:
+        """Whether `max_minutes` have passed."""
+        assert isinstance(args, VaswaniTrainingArguments)
+        return args.max_minutes is not None and (
+            time.monotonic() - self.begun >= 60 * args.max_minutes
+        )
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Start the clocks, and count steps as the settings say."""
+        saved = state.stateful_callbacks.get(type(self).__name__, {})
+        # The library goes on with the steps that the checkpoint was made with.
+        state.compute_steps(args, state.max_steps)
+        self.last_save = time.monotonic()
+        self.begun = self.last_save - saved.get("attributes", {}).get("seconds_before", 0.0)
+        self.num_processes = args.world_size
+
+    def on_step_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Note signals from the first update on; there is nothing to save before."""
+        assert isinstance(args, VaswaniTrainingArguments)
+        if not args.dry_run:
+            self.signals.note()
+
+    def hear_all(self, args: TrainingArguments) -> None:
+        """Tell all processes of a signal that came to one of them after the last update."""
+        if args.world_size == 1:
+            self.stopped_by = self.stopped_by or self.signals.received
+            return
+        number = torch.tensor(self.signals.received, dtype=torch.int, device=args.device)
+        torch.distributed.all_reduce(number, op=torch.distributed.ReduceOp.MAX)
+        self.stopped_by = self.stopped_by or int(number)
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Look at the clocks and for signals after each update."""
+        assert isinstance(args, VaswaniTrainingArguments)
+        minutes, since = args.save_minutes, time.monotonic() - self.last_save
+        is_due = minutes is not None and since >= 60 * minutes
+        is_over, self.stopped_by = self.is_over(args), self.signals.received
+        if args.world_size > 1:
+            is_main = args.process_index == 0
+            asked = torch.tensor(
+                [self.stopped_by, is_main and is_over, is_main and is_due],
+                dtype=torch.int,
+                device=args.device,
+            )
+            torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
+            self.stopped_by, is_over, is_due = asked.tolist()
+        if is_over or self.stopped_by:
+            control.should_training_stop = True
+        if is_due or control.should_training_stop or state.global_step >= state.max_steps:
+            control.should_save = True
+
+    def on_epoch_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Leave out the evaluation of an epoch that a signal has cut off: who stops a run waits."""
+        if self.stopped_by:
+            control.should_evaluate = False
+
+    def on_save(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Count the minutes from the last checkpoint, whatever asked for it."""
+        self.last_save = time.monotonic()

@@ -1,0 +1,217 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""The tokenizer and the model that a run starts with."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.utils import HFValidationError, validate_repo_id
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
+
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf.hub.download import fetch
+from vaswani_hf.hub.errors import explained
+from vaswani_hf.hub.folder import TARGET_TOKENIZER
+from vaswani_hf.modeling_vaswani import AddAndNorm, EmbeddingWithPositions, FeedForward
+from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
+
+from ..data.corpus import Corpus
+from ..settings.fields import Arguments
+from .checkpoints import writing
+
+
+TOKENIZER_FOLDER = "tokenizer"  # in the output folder, from the start of the run
+_TOKENIZER_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
+_CHANGEABLE = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
+
+
+def fetch_start(arguments: Arguments) -> None:
+    """Fetch the trained model and the tokenizer that are named, and put their folders there.
+
+    Raises:
+        ValueError: if they cannot be loaded, are of another sort, or do not go with each other or
+            with the recipe.
+        HubError: if they cannot be fetched.
+    """
+    data, training = arguments.data, arguments.training
+    name, config = training.model_name_or_path, None
+    if name:
+        training.model_name_or_path = str(fetch(name))
+        config = _config_of(training.model_name_or_path, name)
+        _set_fields(config, arguments, name)
+        _refuse_two_tokenizers(training.model_name_or_path, name)
+        if not data.tokenizer:
+            load_tokenizer(training.model_name_or_path, name)
+    if data.tokenizer:
+        named, data.tokenizer = data.tokenizer, str(_fetch_tokenizer(data.tokenizer))
+        tokenizer = load_tokenizer(data.tokenizer, named)
+        if name and config is not None:
+            _check_pieces(tokenizer, named, config, str(training.model_name_or_path), name)
+
+
+def _config_of(folder: str, name: str) -> VaswaniConfig:
+    content, _ = VaswaniConfig.get_config_dict(folder)
+    if content.get("model_type") != VaswaniConfig.model_type:
+        raise ValueError(
+            f"model_name_or_path={name} holds a model of type {content.get('model_type')}; this "
+            f"trains type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
+        )
+    return VaswaniConfig.from_dict(content)
+
+
+def _refuse_two_tokenizers(folder: str, name: str) -> None:
+    """Labels made by the tokenizer of the source would be pieces that the model does not know."""
+    if (Path(folder) / TARGET_TOKENIZER).is_dir():
+        raise ValueError(
+            f"model_name_or_path={name} has a tokenizer of its own for targets, "
+            f"{TARGET_TOKENIZER}/; training encodes both sides by one, so that this model can be "
+            f"used and converted, but not trained."
+        )
+
+
+def _fetch_tokenizer(name: str) -> Path:
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise ValueError(
+            f"tokenizer={name} is no folder, and no id on the Hub looks like it."
+        ) from None
+    with explained(f"fetch the tokenizer {name}", name):
+        return Path(snapshot_download(name, allow_patterns=list(_TOKENIZER_FILES)))
+
+
+def load_tokenizer(folder: str | Path, name: str | Path | None = None) -> PreTrainedTokenizerFast:
+    """The tokenizer of a folder.
+
+    Args:
+        folder: where its files are.
+        name: what messages call it; the folder unless given.
+
+    Raises:
+        ValueError: if there is none, its files are damaged, or it is not of the sort that this
+            project trains with.
+    """
+    name = name or folder
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # whatever a file that is not ours makes the libraries raise
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{name} has no tokenizer that can be loaded: {reason}") from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ValueError(
+            f"The tokenizer of {name} is a {type(tokenizer).__name__}; training needs one of the "
+            f"`tokenizers` library, with a tokenizer.json."
+        )
+    for token in ("pad_token", "eos_token"):
+        if getattr(tokenizer, token) is None:
+            raise ValueError(f"The tokenizer of {name} has no {token}, which ends or pads a text.")
+    return tokenizer
+
+
+def _check_pieces(
+    tokenizer: PreTrainedTokenizerFast, named: str, config: VaswaniConfig, folder: str, name: str
+) -> None:
+    """Refuse a tokenizer whose ids are not those that a trained model has learned."""
+    if (Path(folder) / "tokenizer.json").is_file():
+        expected = load_tokenizer(folder, name).get_vocab()
+        given = tokenizer.get_vocab()
+        differing = sum(given.get(piece) != token for piece, token in expected.items())
+        if differing or len(given) != len(expected):
+            raise ValueError(
+                f"tokenizer={named} is not that of model_name_or_path={name}: it has {len(given)} "
+                f"pieces, and {differing} of that one's {len(expected)} are missing or have "
+                f"another id. Leave tokenizer out."
+            )
+    elif len(tokenizer) > config.vocab_size:
+        raise ValueError(
+            f"tokenizer={named} has {len(tokenizer)} pieces and model_name_or_path={name} "
+            f"{config.vocab_size}; they do not belong together."
+        )
+
+
+def build_tokenizer(
+    arguments: Arguments, corpus: Corpus, checkpoint: str | None
+) -> PreTrainedTokenizerFast:
+    """The tokenizer of the checkpoint, the one that is named, or one learned from the training set.
+
+    Learned once, by the process that comes first; the others read what it wrote.
+    """
+    named = checkpoint or arguments.data.tokenizer or arguments.training.model_name_or_path
+    if named:
+        return load_tokenizer(named)
+    folder = Path(arguments.training.output_dir) / TOKENIZER_FOLDER
+    if arguments.training.process_index and folder.is_dir():
+        return load_tokenizer(folder)
+    if arguments.data.segmented:
+        tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
+    else:
+        vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
+        # Signals reach the main thread alone, and not while it merges pieces, which takes minutes.
+        with ThreadPoolExecutor(1) as learner:
+            tokenizer = learner.submit(
+                train_tokenizer,
+                corpus.sentences(),
+                vocab_size,
+                are_files=False,
+                split_digits=arguments.data.split_digits,
+                # Written past Python, for which a reader that has gone is an error.
+                show_progress=not arguments.training.disable_tqdm and sys.stdout.isatty(),
+            ).result()
+    with writing(folder):
+        tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def build_model(
+    arguments: Arguments, tokenizer: PreTrainedTokenizerFast
+) -> VaswaniForConditionalGeneration:
+    """A new model by the recipe, or the trained one that is named, ready for the tokenizer.
+
+    Raises:
+        ValueError: if the recipe changes the shape of a trained model, or the model has too few
+            pieces for the tokenizer.
+    """
+    training = arguments.training
+    if training.model_name_or_path:
+        model = AutoModelForSeq2SeqLM.from_pretrained(training.model_name_or_path)
+        _set_fields(model.config, arguments, training.model_name_or_path)
+        _set_dropout(model)
+        if len(tokenizer) > model.config.vocab_size:
+            raise ValueError(
+                f"The tokenizer has {len(tokenizer)} pieces and {training.model_name_or_path} "
+                f"{model.config.vocab_size}; they do not belong together."
+            )
+    else:
+        fields = {**arguments.model, "vocab_size": len(tokenizer)}
+        tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+        model = VaswaniForConditionalGeneration(VaswaniConfig(**fields, **tokens))
+    # Whoever loads the model translates as it was evaluated.
+    for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
+        setattr(model.generation_config, name, getattr(training, name))
+    if training.num_beams == 1:  # the library saves no settings of beams that are not there
+        model.generation_config.length_penalty = model.generation_config.early_stopping = None
+    return model
+
+
+def _set_fields(config: VaswaniConfig, arguments: Arguments, name: str) -> None:
+    """Set what may be set anew in a trained model's configuration, and refuse other shapes."""
+    for field, value in arguments.model.items():
+        if field in _CHANGEABLE:
+            setattr(config, field, value)
+        elif field != "vocab_size" and getattr(config, field) != value:
+            raise ValueError(
+                f"{field}={value} differs from the {getattr(config, field)} of {name}, whose shape "
+                f"is fixed."
+            )
+    config.check()
+
+
+def _set_dropout(model: VaswaniForConditionalGeneration) -> None:
+    for module in model.modules():
+        if isinstance(module, AddAndNorm | EmbeddingWithPositions):
+            module.dropout.p = model.config.dropout
+        elif isinstance(module, FeedForward):
+            module.dropout.p = model.config.activation_dropout

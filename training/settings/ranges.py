@@ -1,0 +1,86 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""The ranges of numbers that are settings."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from vaswani_hf.generation_vaswani import LARGEST_ALPHA
+
+
+Range = tuple[Callable[[Any], bool], str]
+_POSITIVE: Range = (lambda value: 0 < value < math.inf, "above 0")
+_NOT_NEGATIVE: Range = (lambda value: 0 <= value < math.inf, "at least 0")
+_COUNT: Range = (lambda value: value >= 1, "at least 1")
+_SHARE: Range = (lambda value: 0 <= value <= 1, "in [0, 1]")
+_BETA: Range = (lambda value: 0 <= value < 1, "at least 0 and below 1")
+_SEED: Range = (lambda value: 0 <= value < 2**32, "in 0 to 2^32 - 1")
+_STEPS: Range = (lambda value: 0 < value < math.inf, "above 0 (below 1 it is a share of max_steps)")
+
+# What a number must be, where it is set. No comparison holds for nan.
+RANGES: Mapping[str, Range] = {
+    "max_length": (lambda value: value >= 2, "at least 2, a piece and `</s>`"),
+    "max_length_ratio": _COUNT,
+    "shuffle_buffer_pairs": _COUNT,
+    "tokenizer_sample_pairs": _COUNT,
+    "source_tokens": _COUNT,
+    "target_tokens": _COUNT,
+    "device_tokens": _COUNT,
+    "eval_batch_tokens": _COUNT,
+    "pad_to_multiple_of": _COUNT,
+    "max_padding": _SHARE,
+    "gradient_accumulation_steps": _COUNT,
+    "max_steps": (
+        lambda value: value >= 1 or value == -1,
+        "at least 1, or -1 for num_train_epochs to decide",
+    ),
+    "num_train_epochs": _POSITIVE,
+    "max_minutes": _POSITIVE,
+    "learning_rate": _NOT_NEGATIVE,
+    "warmup_steps": _NOT_NEGATIVE,
+    "adam_beta1": _BETA,
+    "adam_beta2": _BETA,
+    "adam_epsilon": _NOT_NEGATIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "max_grad_norm": (lambda value: 0 <= value < math.inf, "at least 0, which clips nothing"),
+    "save_steps": _STEPS,
+    "eval_steps": _STEPS,
+    "logging_steps": _STEPS,
+    "eval_delay": _NOT_NEGATIVE,
+    "save_minutes": _POSITIVE,
+    "save_total_limit": _COUNT,
+    "early_stopping_patience": _COUNT,
+    "average_last": _COUNT,
+    "num_beams": _COUNT,
+    "generation_num_beams": _COUNT,
+    "generation_max_length": _COUNT,
+    "length_penalty": (
+        lambda value: abs(value) <= LARGEST_ALPHA,
+        f"in [-{LARGEST_ALPHA:g}, {LARGEST_ALPHA:g}]",
+    ),
+    "max_extra_tokens": _NOT_NEGATIVE,
+    "dry_run_updates": _NOT_NEGATIVE,
+    "dataloader_num_workers": _NOT_NEGATIVE,
+    "dataloader_prefetch_factor": _COUNT,
+    "seed": _SEED,
+    "data_seed": _SEED,
+    "ddp_timeout": _POSITIVE,
+    "ddp_bucket_cap_mb": _COUNT,
+    "torch_empty_cache_steps": _COUNT,
+}
+
+
+def check_ranges(settings: object, names: Iterable[str] = RANGES) -> None:
+    """Refuse numbers that cannot be.
+
+    Args:
+        settings: what has them as attributes; `None` is a setting that is left out.
+        names: which of `RANGES` to look at.
+
+    Raises:
+        ValueError: naming the first one, and what it must be.
+    """
+    for name in names:
+        value = getattr(settings, name, None)
+        if value is not None and not RANGES[name][0](value):
+            raise ValueError(f"{name} must be {RANGES[name][1]}, got {name}={value}.")

@@ -1,0 +1,134 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Recipes: YAML files of fields, each of which may extend another."""
+
+import dataclasses
+import difflib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .fields import (
+    FILES,
+    NO_DATASET,
+    TRAINING_FILES,
+    DataArguments,
+    ModelArguments,
+    VaswaniTrainingArguments,
+)
+
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+EXTENDS = "extends"  # the recipe that another one builds on
+
+
+def field_names() -> set[str]:
+    """Every field that a recipe or the command line may set."""
+    return {
+        spec.name
+        for part in (ModelArguments, DataArguments, VaswaniTrainingArguments)
+        for spec in dataclasses.fields(part)
+        if spec.init
+    }
+
+
+def recipe_names() -> set[str]:
+    """The recipes that come with the project, as they are typed."""
+    return {
+        path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.yaml")
+    }
+
+
+def read_recipe(recipe: str, notes: list[str] | None = None) -> dict[str, Any]:
+    """The fields of a recipe, those of the recipes it extends included.
+
+    Args:
+        recipe: a name in `training/recipes`, or the path of a YAML file.
+        notes: is told which fields gave way to others.
+
+    Raises:
+        ValueError: if there is no such recipe, it is no mapping, it sets an unknown field, or it
+            extends itself.
+    """
+    chain: list[dict[str, Any]] = []
+    seen: list[Path] = []
+    path: Path | None = _find_recipe(recipe, beside=Path())
+    while path is not None:
+        if path in seen:
+            raise ValueError(f"{path.name} extends itself.")
+        seen.append(path)
+        content = _read_yaml(path)
+        if not isinstance(content, dict):
+            raise ValueError(f"{path.name} must hold `field: value` lines.")
+        parent = content.pop(EXTENDS, None)
+        for key in content:
+            refuse_unknown(str(key), path.name)
+        chain.append(content)
+        if parent is not None and not isinstance(parent, str):
+            raise ValueError(f"{path.name}: {EXTENDS} must name one recipe, got {parent!r}.")
+        path = _find_recipe(parent, beside=path.parent) if parent else None
+    merged: dict[str, Any] = {}
+    for content in reversed(chain):
+        override(merged, content, [] if notes is None else notes)
+    return merged
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+
+
+def listed(names: set[str]) -> str:
+    """Names in a sentence; those of a folder in braces behind its name."""
+    folders: dict[str, list[str]] = {}
+    for name in sorted(names):
+        folder, _, rest = name.rpartition("/")
+        folders.setdefault(folder, []).append(rest)
+    loose = folders.pop("", [])
+    return ", ".join(
+        [*loose, *(f"{folder}/{{{', '.join(rest)}}}" for folder, rest in folders.items())]
+    )
+
+
+def override(chosen: dict[str, Any], later: dict[str, Any], notes: list[str]) -> None:
+    """Let later settings win, also over earlier ones that they cannot stand beside.
+
+    Else the recipe's number of updates would win over epochs, and text of two places be mixed:
+    training pairs of the one, and test pairs of the other.
+    """
+    replaced: dict[str, Any] = {}
+    if "num_train_epochs" in later and "max_steps" not in later:
+        chosen["max_steps"] = -1
+    if any(later.get(name) for name in TRAINING_FILES) and "dataset" not in later:
+        replaced = {name: chosen.get(name) for name in ("dataset", "dataset_config")}
+    elif later.get("dataset") not in (None, NO_DATASET):
+        replaced = {name: chosen.get(name) for name in FILES}
+    for name, value in replaced.items():
+        if value and name not in later:
+            chosen[name] = None
+            by = "dataset" if name in FILES else "the training files"
+            notes.append(f"{name}={shown(value)} of the recipe gives way to {by}.")
+    chosen.update(later)
+
+
+def shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _find_recipe(recipe: str, beside: Path) -> Path:
+    for candidate in (beside / recipe, beside / f"{recipe}.yaml", RECIPES / f"{recipe}.yaml"):
+        if candidate.suffix in (".yaml", ".yml") and candidate.is_file():
+            return candidate.resolve()
+    names = recipe_names()
+    near = difflib.get_close_matches(recipe, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {listed(names)}."
+    raise ValueError(f"There is no recipe '{recipe}'; {hint}")
+
+
+def refuse_unknown(key: str, where: str) -> None:
+    if key not in field_names():
+        near = difflib.get_close_matches(key, field_names(), n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else "."
+        raise ValueError(f"{where}: unknown key '{key}'{hint}")

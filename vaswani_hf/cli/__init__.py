@@ -1,0 +1,51 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""vaswani-hf translate | convert | push | plot: a file a command."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from ..text.lines import escape_unprintable
+from .convert import add_convert
+from .plot import add_plot
+from .push import add_push
+from .translate import add_translate
+
+
+INTERRUPTED = 130  # as shells count it: 128 and the number of the signal
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    escape_unprintable()
+    parser = argparse.ArgumentParser(
+        prog="vaswani-hf", description="Use a Transformer of 'Attention Is All You Need'."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_translate(commands)
+    add_convert(commands)
+    add_push(commands)
+    add_plot(commands)
+    arguments = parser.parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        print(f"vaswani-hf: {str(error) or type(error).__name__}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if not _is_of_the_machine(error):
+            raise
+        print(f"vaswani-hf: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 1
+
+
+def _is_of_the_machine(error: RuntimeError) -> bool:
+    """Whether memory has run out or a device has failed; engines tell it in words alone."""
+    text = str(error)
+    return any(word in text for word in ("memory", "CUDA", "HIP", "XPU", "MPS"))

@@ -1,0 +1,47 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Equation 3: the learning rate over updates."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+from .drawing import label_axes, line_style, new_figure
+
+
+def plot_learning_rate(
+    *d_models: int, warmup_steps: Sequence[int] = (4000,), num_updates: int = 20_000
+) -> "Figure":
+    """Draw the learning rate over updates (section 5.3, equation 3).
+
+    Args:
+        d_models: widths of models; 512 unless given.
+        warmup_steps: lengths of the warm-up; there is a curve for each with each width.
+        num_updates: where the curves end.
+
+    Raises:
+        ValueError: if a number is below 1.
+        ImportError: if matplotlib is not installed.
+    """
+    widths = d_models or (512,)
+    for name, values in [
+        ("d_model", widths),
+        ("warmup_steps", warmup_steps),
+        ("num_updates", [num_updates]),
+    ]:
+        if min(values, default=0) < 1:
+            raise ValueError(f"{name} must be at least 1, got {name}={list(values)}.")
+    figure = new_figure()
+    figure.set_size_inches(6.4, 4.0)
+    axes = figure.subplots()
+    every = max(num_updates // 1000, 1)
+    for number, (d_model, warmup) in enumerate((d, w) for d in widths for w in warmup_steps):
+        steps = sorted({*range(1, num_updates + 1, every), num_updates, min(warmup, num_updates)})
+        rates = [d_model**-0.5 * min(step**-0.5, step * warmup**-1.5) for step in steps]
+        label = f"d_model {d_model}, warm-up {warmup:,}"
+        axes.plot(steps, rates, label=label, **line_style(number))
+    label_axes(axes, "updates", "learning rate")
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3), useMathText=True)
+    axes.legend(framealpha=1.0, edgecolor="none")
+    return figure

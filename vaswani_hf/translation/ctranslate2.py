@@ -1,0 +1,255 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Translation by CTranslate2, from a folder in its own format."""
+
+import math
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from transformers.utils import logging
+
+from ..generation_vaswani import PAPER, POWER, WU, wu_length_penalty
+from .loading import (
+    CTRANSLATE2_WEIGHTS,
+    check_from,
+    check_search,
+    first_given,
+    forbidden_pieces,
+    load_generation_config,
+    load_tokenizers,
+    read_json,
+)
+from .translator import LongSourceError, TextTranslator
+
+
+logger = logging.get_logger(__name__)
+
+
+class Hypothesis(NamedTuple):
+    """A translation that CTranslate2 has found.
+
+    `ids` are the target's, `</s>` included where it has ended; `log_prob` is the sum over them.
+    """
+
+    ids: list[int]
+    log_prob: float
+
+
+class CTranslate2Translator(TextTranslator):
+    """A folder of CTranslate2 with its tokenizer, such as `to_ctranslate2` writes.
+
+    What `None` leaves open comes from `generation_config.json` of the folder.
+
+    CTranslate2 knows one length penalty, the length to the power of alpha, and its search ends when
+    a number of hypotheses have ended, whatever the others could still become. A penalty never
+    changes which hypotheses of one length go on, so that CTranslate2 is asked for twice as many as
+    there are beams, and these are ranked here by either formula. With `early_stopping=True` in the
+    config it is asked for as many as beams, which is the library's own search.
+
+    What comes out, in float32, is what `generate()` says for one beam and for `"power"`, but for a
+    sentence in which the model finds no end. By `"wu"` about one translation in a hundred differs:
+    the search of the paper also counts what ends among the second K of the 2K best continuations,
+    which CTranslate2 passes over. Where the config's `early_stopping` is not the paper's `"never"`,
+    about four in a hundred do.
+
+    Args:
+        folder: the folder, on this machine.
+        device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one.
+        compute_type: what CTranslate2 computes in, such as `"int8"`; `"default"` for the
+            quantization of the folder.
+        threads: CPU threads, each of which translates batches of its own; `None` for PyTorch's
+            number.
+        num_beams: beam width.
+        length_penalty: exponent of the length penalty, alpha.
+        length_penalty_type: `"wu"` or `"power"`, as in `generate()` of Vaswani models.
+        max_extra_tokens: a translation has at most so many tokens more than its source.
+        batch_tokens: padded source tokens in a thread's batch, at most; a longer sentence is one
+            alone.
+        max_batch_sentences: sentences in a thread's batch, at most.
+
+    Raises:
+        ValueError: if this is no folder of CTranslate2 or a damaged one, if the device cannot be
+            used, or an option has a value that it cannot have.
+        ImportError: if ctranslate2 is missing.
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        *,
+        device: str | None = None,
+        compute_type: str = "default",
+        threads: int | None = None,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        length_penalty_type: str | None = None,
+        max_extra_tokens: int | None = None,
+        batch_tokens: int = 4096,
+        max_batch_sentences: int = 64,
+    ) -> None:
+        folder = Path(folder)
+        if not (folder / CTRANSLATE2_WEIGHTS).is_file():
+            raise ValueError(
+                f"{folder} is no folder of CTranslate2, which would hold {CTRANSLATE2_WEIGHTS}: "
+                f"make one with `vaswani-hf convert --to ctranslate2`, or use Translator, on the "
+                f"command line --engine transformers."
+            )
+        from ..conversion.common import require
+
+        ctranslate2 = require("ctranslate2")
+        check_from(
+            1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
+        )
+        check_search(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
+        if device in (None, "auto"):
+            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+        kind, _, index = device.partition(":")
+        if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
+            raise ValueError(f"device must be cpu, cuda or such as cuda:1, got {device=}.")
+        settings = read_json(folder / "config.json")
+        if settings is None or "eos_token" not in settings:
+            raise ValueError(
+                f"{folder} has no config.json of `vaswani-hf convert --to ctranslate2`."
+            )
+        # Each thread translates batches of its own: two at one batch are slower than one.
+        self.workers = first_given(threads, torch.get_num_threads()) if kind == "cpu" else 1
+        super().__init__(
+            *load_tokenizers(folder),
+            self.workers * batch_tokens,
+            self.workers * max_batch_sentences,
+        )
+        config = load_generation_config(folder)
+        self.num_beams: int = first_given(num_beams, config.num_beams, 1)
+        self.length_penalty: float = first_given(length_penalty, config.length_penalty, 1.0)
+        self.length_penalty_type: str = first_given(
+            length_penalty_type, getattr(config, "length_penalty_type", None), POWER
+        )
+        self.max_extra_tokens = first_given(
+            max_extra_tokens, getattr(config, "max_extra_tokens", None), PAPER["max_extra_tokens"]
+        )
+        # With patience 1 the search ends at as many ended hypotheses as beams.
+        self.patience = 1 if config.early_stopping is True else 2
+
+        self.max_positions = settings.get("max_position_embeddings")
+        self.source_pieces = _load_pieces(folder, "source")
+        self.target_pieces = _load_pieces(folder, "target")
+        self.id_of_piece = {piece: token for token, piece in enumerate(self.target_pieces)}
+        self.end = self.id_of_piece[settings["eos_token"]]
+        self.suppressed = [
+            [self.target_pieces[token] for token in tokens] for tokens in forbidden_pieces(config)
+        ]
+        try:
+            self.model = ctranslate2.Translator(
+                str(folder),
+                device=kind,
+                device_index=int(index or 0),
+                compute_type=compute_type,
+                inter_threads=self.workers,
+                intra_threads=1,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"CTranslate2 cannot load {folder} ({device=}, {compute_type=}): {error}"
+            ) from error
+        if self.num_beams > 1 and self.length_penalty_type == WU:
+            logger.warning_once(
+                "CTranslate2 knows no length penalty of Wu et al.: what it finds is ranked again "
+                "by their formula, and a few translations in a hundred differ from those of "
+                f'generate(). length_penalty_type="{POWER}" gives the same in both.'
+            )
+
+    @classmethod
+    def from_pretrained(cls, folder: str | PathLike[str], **options: Any) -> Self:
+        """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it."""
+        return cls(folder, **options)
+
+    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
+        """The target ids of one batch of source ids.
+
+        CTranslate2 has one length limit a batch. A sentence for which the search has gone on to the
+        sentence's own limit or beyond is translated again alone, which is seldom.
+
+        Raises:
+            LongSourceError: if a source has more tokens than the model has positions.
+            ValueError: if what the model computes are no numbers.
+        """
+        most = self.max_positions
+        for place, source in enumerate(sources):
+            if most is not None and len(source) > most:
+                raise LongSourceError(place, len(source), most)
+        limits = [max(1, len(source) + self.max_extra_tokens) for source in sources]
+        if most is not None:
+            limits = [min(limit, most) for limit in limits]
+        targets = []
+        most_tokens = max(limits)
+        found = self.search(sources, most_tokens)
+        for source, limit, hypotheses in zip(sources, limits, found, strict=True):
+            reach = max(len(hypothesis.ids) for hypothesis in hypotheses)
+            if limit <= reach and limit < most_tokens:
+                (hypotheses,) = self.search([source], limit)
+            targets.append(self.best(hypotheses).ids)
+        return targets
+
+    def search(self, sources: list[list[int]], max_tokens: int) -> list[list[Hypothesis]]:
+        """What CTranslate2 finds for each source, with at most so many tokens, `</s>` included."""
+        patience = self.patience if self.num_beams > 1 else 1
+        alpha = self.length_penalty
+        # As many for each thread, but no more than a thread may have.
+        share = math.ceil(len(sources) / self.workers)
+        if self.workers * share * max(map(len, sources)) > self.batch_tokens:
+            share = max(len(sources) // self.workers, 1)
+        results = self.model.translate_batch(
+            [[self.source_pieces[token] for token in source] for source in sources],
+            max_batch_size=share,
+            beam_size=self.num_beams,
+            patience=patience,
+            num_hypotheses=patience * self.num_beams,
+            length_penalty=alpha,
+            return_scores=True,
+            return_end_token=True,
+            suppress_sequences=self.suppressed or None,
+            max_input_length=0,  # else it cuts long sources in silence
+            max_decoding_length=max_tokens,
+            min_decoding_length=0,
+        )
+        if any(math.isnan(score) for result in results for score in result.scores):
+            raise ValueError(
+                "The model computes NaN: its weights are no numbers, or too large for its "
+                "compute_type."
+            )
+        return [
+            [
+                Hypothesis(
+                    [self.id_of_piece[piece] for piece in pieces], score * len(pieces) ** alpha
+                )
+                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
+
+    def best(self, hypotheses: Sequence[Hypothesis]) -> Hypothesis:
+        """The best by the length penalty.
+
+        One that a limit has cut off wins by `"wu"` only where none has ended; by `"power"` it
+        competes, as in the library's search.
+        """
+
+        def rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+            num_tokens, alpha = len(hypothesis.ids), self.length_penalty
+            if self.length_penalty_type == POWER:
+                return True, hypothesis.log_prob / num_tokens**alpha
+            has_ended = hypothesis.ids[-1] == self.end
+            return has_ended, hypothesis.log_prob / wu_length_penalty(num_tokens, alpha)
+
+        return max(hypotheses, key=rank)
+
+
+def _load_pieces(folder: Path, side: str) -> list[str]:
+    """The pieces of one side of a folder of CTranslate2, in the order of their ids."""
+    names = [f"{name}_vocabulary.json" for name in ("shared", side)]
+    for name in names:
+        if (folder / name).is_file():
+            return read_json(folder / name)
+    raise ValueError(f"{folder} has no vocabulary: neither {' nor '.join(names)} is there.")

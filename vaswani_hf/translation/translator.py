@@ -1,0 +1,268 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Text in, translated text out, by this library's `generate()` or by CTranslate2."""
+
+import abc
+import math
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Self
+
+import torch
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import GENERATION_CONFIG_NAME, logging
+
+from ..generation_vaswani import (
+    PAPER,
+    WU,
+    VaswaniGenerationMixin,
+)
+from ..hub.download import fetch
+from .loading import (
+    CTRANSLATE2_WEIGHTS,
+    check_finite,
+    check_from,
+    check_search,
+    first_given,
+    load_tokenizers,
+    read_json,
+    usable_device,
+)
+
+
+logger = logging.get_logger(__name__)
+
+
+class LongSourceError(ValueError):
+    """A source of more tokens than a model has positions.
+
+    `place` is that of the sentence among those that were given, the first is 0.
+    """
+
+    def __init__(self, place: int, num_tokens: int, most: int) -> None:
+        super().__init__(
+            f"A sentence of {num_tokens} tokens needs as many positions, but the model has {most}; "
+            f"split the sentence, or take a model with a larger max_position_embeddings."
+        )
+        self.place = place
+
+
+class TextTranslator(abc.ABC):
+    """Sentences in, translations out, in the same order; `target_ids` is what engines differ in.
+
+    Args:
+        tokenizer: makes source ids, each sentence ending in `</s>`.
+        target_tokenizer: makes text of target ids; `None` where `tokenizer` does.
+        batch_tokens: padded source tokens in a batch, at most; a longer sentence is a batch alone.
+        max_batch_sentences: sentences in a batch, at most.
+    """
+
+    max_extra_tokens: int
+    max_positions: int | None  # source tokens that the model can read; `None` for no limit
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        target_tokenizer: PreTrainedTokenizerBase | None,
+        batch_tokens: int,
+        max_batch_sentences: int,
+    ) -> None:
+        check_from(1, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences)
+        self.tokenizer = tokenizer
+        self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
+        self.batch_tokens = batch_tokens
+        self.max_batch_sentences = max_batch_sentences
+
+    def __call__(self, sentences: str | Iterable[str], *, progress: bool = False) -> list[str]:
+        """Translate sentences; a blank one stays empty.
+
+        Args:
+            sentences: one sentence, or several.
+            progress: whether to draw a progress bar.
+
+        Returns:
+            One translation a sentence, in the order they came.
+
+        Raises:
+            LongSourceError: if a sentence has more tokens than the model has positions; none is
+                translated then.
+        """
+        sentences = [sentences] if isinstance(sentences, str) else list(sentences)
+        translations = [""] * len(sentences)
+        places = [place for place, sentence in enumerate(sentences) if sentence.strip()]
+        if not places:
+            return translations
+        encoded = self.tokenizer([sentences[place] for place in places])["input_ids"]
+        if self.max_positions is not None:
+            for place, ids in zip(places, encoded, strict=True):
+                if len(ids) > self.max_positions:
+                    raise LongSourceError(place, len(ids), self.max_positions)
+        bar = logging.tqdm(total=len(places), disable=not progress, unit="sentence")
+        with bar:
+            for batch in self.batches([len(ids) for ids in encoded]):
+                outputs = self.translate_ids([encoded[index] for index in batch])
+                for index, translation in zip(batch, outputs, strict=True):
+                    translations[places[index]] = translation
+                bar.update(len(batch))
+        return translations
+
+    def batches(self, lengths: Sequence[int]) -> list[list[int]]:
+        """Group sentences by length, longest first, so that memory runs out at once or not at all.
+
+        Args:
+            lengths: source tokens of each sentence.
+
+        Returns:
+            Lists of indices into `lengths`; each index occurs once.
+        """
+        batches: list[list[int]] = []
+        for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+            room = self.batch_tokens // lengths[batches[-1][0]] if batches else 0
+            if batches and len(batches[-1]) < min(room, self.max_batch_sentences):
+                batches[-1].append(index)
+            else:
+                batches.append([index])
+        return batches
+
+    def translate_ids(self, sources: list[list[int]]) -> list[str]:
+        """Translate one batch of source ids, each ending in `</s>`."""
+        return self.target_tokenizer.batch_decode(
+            self.target_ids(sources), skip_special_tokens=True
+        )
+
+    @abc.abstractmethod
+    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
+        """The target ids of one batch of source ids; special ones may stand among them."""
+
+
+class Translator(TextTranslator):
+    """A model of the library and its tokenizer: sentences in, translations out.
+
+    Args:
+        model: any sequence-to-sequence model of the library; put into evaluation mode.
+        tokenizer: its tokenizer, fast or slow.
+        target_tokenizer: the target's, where that is another.
+        num_beams: beam width; `None` for the one in the model's generation config.
+        length_penalty: exponent of the length penalty; `None` likewise.
+        length_penalty_type: `"wu"` or `"power"`, as in `generate()` of Vaswani models, which alone
+            have the first; `None` likewise.
+        max_extra_tokens: a translation has at most so many tokens more than its source, or in
+            models of other kinds than the longest source of its batch; `None` for the number in the
+            model's generation config, or the paper's where there is none (section 6.1).
+        batch_tokens: padded source tokens in a batch, at most; a longer sentence is a batch alone.
+        max_batch_sentences: sentences in a batch, at most.
+
+    Raises:
+        ValueError: if an option has a value that it cannot have, or a weight of the model is not
+            finite.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        target_tokenizer: PreTrainedTokenizerBase | None = None,
+        num_beams: int | None = None,
+        length_penalty: float | None = None,
+        length_penalty_type: str | None = None,
+        max_extra_tokens: int | None = None,
+        batch_tokens: int = 4096,
+        max_batch_sentences: int = 64,
+    ) -> None:
+        super().__init__(tokenizer, target_tokenizer, batch_tokens, max_batch_sentences)
+        check_search(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
+        check_finite(model)
+        self.model = model.eval()
+        config = model.generation_config
+        # Code from the Hub brings a class of its own, which the config tells.
+        self.is_vaswani = isinstance(model, VaswaniGenerationMixin) or hasattr(
+            config, "max_extra_tokens"
+        )
+        if not self.is_vaswani:
+            if length_penalty_type == WU:
+                raise ValueError(
+                    f'length_penalty_type="{WU}" is known to Vaswani models only, and this is a '
+                    f"{type(model).__name__}; leave it out."
+                )
+            length_penalty_type = None  # what such models have
+        has_table = getattr(model.config, "position_encoding", "learned") == "learned"
+        most = getattr(model.config, "max_position_embeddings", None)
+        self.max_positions = most if has_table else None
+        self.max_extra_tokens = first_given(
+            max_extra_tokens, getattr(config, "max_extra_tokens", None), PAPER["max_extra_tokens"]
+        )
+        given = {
+            "num_beams": num_beams,
+            "length_penalty": length_penalty,
+            "length_penalty_type": length_penalty_type,
+        }
+        self.generation = {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        device: str | None = None,
+        **options: object,
+    ) -> Self:
+        """Load a folder or a Hub id, with its tokenizer and that of the target if it has one.
+
+        Args:
+            folder: a folder, or an id on the Hub. A tokenizer in its subfolder `target_tokenizer`
+                is the target's.
+            revision: branch, tag or commit of a Hub id; `main` unless given.
+            token: for private repositories; the one that is logged in unless given.
+            device: such as `"cuda"`; `None` for a GPU where there is one.
+            options: as for `Translator`.
+
+        Raises:
+            ValueError: if the folder is CTranslate2's, or cannot be loaded as it is, or the device
+                cannot be used.
+            HubError: if it cannot be fetched from the Hub.
+        """
+        if (Path(folder) / CTRANSLATE2_WEIGHTS).is_file():
+            raise ValueError(
+                f"{folder} is a folder of CTranslate2, as its {CTRANSLATE2_WEIGHTS} shows: use "
+                f"CTranslate2Translator, on the command line --engine ctranslate2."
+            )
+        place = usable_device(device)
+        folder = fetch(folder, revision=revision, token=token)
+        read_json(folder / GENERATION_CONFIG_NAME)  # the library passes over one that is torn
+        tokenizer, target_tokenizer = load_tokenizers(folder)
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+        return cls(
+            model.to(place),
+            tokenizer,
+            target_tokenizer=target_tokenizer,
+            **options,  # type: ignore[arg-type]
+        )
+
+    @torch.inference_mode()
+    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
+        """The target ids of one batch of source ids; special ones stand among them."""
+        longest = max(map(len, sources))
+        input_ids = torch.full((len(sources), longest), self.tokenizer.pad_token_id)
+        attention_mask = torch.zeros_like(input_ids)
+        for row, source in enumerate(sources):
+            input_ids[row, : len(source)] = torch.tensor(source)
+            attention_mask[row, : len(source)] = 1
+        if self.is_vaswani:
+            limit = {"max_extra_tokens": self.max_extra_tokens}
+        else:  # one limit for the batch, and no further than a table of positions
+            most = self.max_positions or math.inf
+            limit = {"max_new_tokens": int(min(longest + self.max_extra_tokens, most))}
+        outputs = self.model.generate(
+            input_ids=input_ids.to(self.model.device),
+            attention_mask=attention_mask.to(self.model.device),
+            **limit,
+            **self.generation,
+        )
+        return outputs.tolist()
