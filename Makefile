@@ -12,7 +12,7 @@ MLINTER_RULES := $(VENV)/mlinter_rules.toml
 help:
 	@echo "make install   create $(VENV) with everything that training and the tests need"
 	@echo "make demo      train a small model and show what it translates (DEMO_ARGS is passed on)"
-	@echo "make lint      style, types and the library's own model linter"
+	@echo "make lint      style, types, the order of imports and the library's own model linter"
 	@echo "make test      install, lint, and every test but those marked slow"
 	@echo "make clean     remove $(VENV) and what the tools left behind; runs/ stays"
 
@@ -41,6 +41,7 @@ lint: $(MLINTER_RULES)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m mlinter --no-cache --no-progress --rules-toml $(MLINTER_RULES) vaswani_hf
 
 # One thread for each process: where threads outnumber cores, small models run many times slower. A
@@ -49,4 +50,4 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

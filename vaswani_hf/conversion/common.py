@@ -2,13 +2,11 @@
 """What all conversions share: collecting differences, moving tensors, writing whole folders."""
 
 import contextlib
-import importlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -227,18 +225,6 @@ def new_folder(target: AnyPath) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-
-
-def require(name: str) -> ModuleType:
-    """Import an optional package.
-
-    Raises:
-        ImportError: naming the extra to install.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(f'{name} is needed for this: pip install "vaswani-hf[export]"') from error
 
 
 def listed(values: Iterable[Any]) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from ..configuration_vaswani import VaswaniConfig
+from ..extras import require
 from ..hub.download import find
 from ..hub.folder import TARGET_TOKENIZER, check_folder
 from ..modeling_vaswani import (
@@ -26,7 +27,7 @@ from ..modeling_vaswani import (
     sinusoidal_positions,
 )
 from ..translation.loading import check_finite, load_tokenizers
-from .common import AnyPath, Differences, check_target, listed, load_config, new_folder, require
+from .common import AnyPath, Differences, check_target, listed, load_config, new_folder
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swish": "SWISH"}

@@ -30,6 +30,7 @@ from transformers import (
 from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
+from ..extras import require
 from ..generation_vaswani import POWER
 from ..hub.download import find
 from ..hub.folder import TARGET_TOKENIZER, export
@@ -48,7 +49,6 @@ from .common import (
     new_folder,
     pairs_to_halves,
     permute_model_dimension,
-    require,
 )
 
 

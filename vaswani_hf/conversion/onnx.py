@@ -33,11 +33,12 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
+from ..extras import require
 from ..hub.download import find
 from ..hub.folder import TARGET_TOKENIZER, check_folder
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..translation.loading import check_finite, load_tokenizers
-from .common import AnyPath, Differences, check_target, listed, load_config, new_folder, require
+from .common import AnyPath, Differences, check_target, listed, load_config, new_folder
 
 
 logger = logging.get_logger(__name__)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from transformers.utils import logging
 
+from ..extras import require
 from ..generation_vaswani import PAPER, POWER, WU, wu_length_penalty
 from .loading import (
     CTRANSLATE2_WEIGHTS,
@@ -96,8 +97,6 @@ class CTranslate2Translator(TextTranslator):
                 f"make one with `vaswani-hf convert --to ctranslate2`, or use Translator, on the "
                 f"command line --engine transformers."
             )
-        from ..conversion.common import require
-
         ctranslate2 = require("ctranslate2")
         check_from(
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
