@@ -47,7 +47,7 @@ from training.settings.fields import Arguments
 from training.settings.reading import parse_arguments
 from training.settings.rules import check_streaming, do_without_validation
 from vaswani_hf.hub.upload import export
-from vaswani_hf.text.lines import escape_unprintable
+from vaswani_hf.text.terminal import escape_unprintable
 
 
 logger = logging.getLogger("training")

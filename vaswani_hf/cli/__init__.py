@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..text.lines import escape_unprintable
+from ..text.terminal import escape_unprintable
 from .convert import add_convert
 from .plot import add_plot
 from .push import add_push

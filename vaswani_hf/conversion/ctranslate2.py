@@ -27,7 +27,8 @@ from ..modeling_vaswani import (
     sinusoidal_positions,
 )
 from ..translation.loading import check_finite, load_tokenizers
-from .common import AnyPath, Differences, check_target, listed, load_config, new_folder
+from .differences import Differences, listed
+from .folders import AnyPath, check_target, load_config, new_folder
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swish": "SWISH"}

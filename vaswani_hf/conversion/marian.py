@@ -36,20 +36,15 @@ from ..hub.download import find
 from ..hub.folder import TARGET_TOKENIZER, export
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..translation.loading import check_finite, load_tokenizers
-from .common import (
-    AnyPath,
-    Differences,
-    TensorReader,
-    build_model,
-    check_target,
+from .differences import Differences, listed
+from .folders import AnyPath, check_target, load_config, new_folder
+from .positions import (
     halves_to_pairs,
     has_paper_positions,
-    listed,
-    load_config,
-    new_folder,
     pairs_to_halves,
     permute_model_dimension,
 )
+from .tensors import TensorReader, build_model
 
 
 logger = logging.get_logger(__name__)

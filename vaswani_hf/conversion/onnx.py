@@ -38,7 +38,8 @@ from ..hub.download import find
 from ..hub.folder import TARGET_TOKENIZER, check_folder
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..translation.loading import check_finite, load_tokenizers
-from .common import AnyPath, Differences, check_target, listed, load_config, new_folder
+from .differences import Differences, listed
+from .folders import AnyPath, check_target, load_config, new_folder
 
 
 logger = logging.get_logger(__name__)

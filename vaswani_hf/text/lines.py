@@ -2,7 +2,6 @@
 """Text by the line, read strictly."""
 
 import gzip
-import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -40,13 +39,6 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
         if isinstance(text, UnicodeDecodeError):
             raise ValueError(f"{name}, line {number} is not UTF-8: {text.reason}.") from text
         yield text
-
-
-def escape_unprintable() -> None:
-    r"""Let standard output and error write what their encoding lacks as `\xe4`, and not fail."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # one that was put in their place may have none
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str | UnicodeDecodeError]:

@@ -14,14 +14,12 @@ from ..extras import require
 from ..generation_vaswani import PAPER, POWER, WU, wu_length_penalty
 from .loading import (
     CTRANSLATE2_WEIGHTS,
-    check_from,
-    check_search,
-    first_given,
     forbidden_pieces,
     load_generation_config,
     load_tokenizers,
     read_json,
 )
+from .options import check_from, check_search, first_given
 from .translator import LongSourceError, TextTranslator
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What a translator reads of a folder beside the weights, and what its options may be."""
+"""What translation reads of a folder beside the weights."""
 
 import json
 from os import PathLike
@@ -16,7 +16,6 @@ from transformers import (
 )
 from transformers.utils import GENERATION_CONFIG_NAME
 
-from ..generation_vaswani import POWER, WU, check_length_penalty
 from ..hub.folder import TARGET_TOKENIZER
 
 
@@ -90,44 +89,3 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON ({error}); fetch or save it again.") from None
-
-
-def usable_device(name: str | None) -> torch.device:
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.empty(0, device=name).device
-    # Of a build without a kind of device, torch says so by an assertion.
-    except (RuntimeError, AssertionError, ImportError) as error:
-        reason = (str(error).splitlines() or ["no reason is given"])[0]
-        raise ValueError(f"device={name!r} cannot be used here ({reason}).") from None
-    if device.type == "meta":
-        raise ValueError("device='meta' holds no numbers; give one that does, such as cpu.")
-    return device
-
-
-def check_from(least: int, **options: int | None) -> None:
-    for name, value in options.items():
-        if value is not None and value < least:
-            raise ValueError(f"{name} must be at least {least}, got {name}={value}.")
-
-
-def check_search(
-    num_beams: int | None,
-    length_penalty: float | None,
-    length_penalty_type: str | None,
-    max_extra_tokens: int | None,
-) -> None:
-    check_from(1, num_beams=num_beams)
-    check_from(0, max_extra_tokens=max_extra_tokens)
-    if length_penalty is not None:
-        check_length_penalty(length_penalty)
-    if length_penalty_type not in (None, WU, POWER):
-        raise ValueError(
-            f'length_penalty_type must be "{WU}" or "{POWER}", got {length_penalty_type=}.'
-        )
-
-
-def first_given(*values: Any) -> Any:
-    """The first that is not `None`."""
-    return next(value for value in values if value is not None)

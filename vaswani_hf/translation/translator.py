@@ -22,16 +22,8 @@ from ..generation_vaswani import (
     VaswaniGenerationMixin,
 )
 from ..hub.download import fetch
-from .loading import (
-    CTRANSLATE2_WEIGHTS,
-    check_finite,
-    check_from,
-    check_search,
-    first_given,
-    load_tokenizers,
-    read_json,
-    usable_device,
-)
+from .loading import CTRANSLATE2_WEIGHTS, check_finite, load_tokenizers, read_json
+from .options import check_from, check_search, first_given, usable_device
 
 
 logger = logging.get_logger(__name__)
