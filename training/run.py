@@ -12,7 +12,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from training.loop.signals import end_silently, ending_at_once, lasting_output, leave_if_stopped
+from training.loop.signals import end_silently, ending_at_once, leave_if_stopped
+from training.loop.terminal import lasting_output
 
 
 if __name__ == "__main__":
@@ -34,11 +35,13 @@ from training.data.corpus import load_corpus
 from training.data.encoding import check_lengths, encode_pairs
 from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
-from training.loop.checkpoints import check_output_dir, find_checkpoint, last_checkpoints, writing
+from training.loop.checkpoints import find_checkpoint, last_checkpoints
 from training.loop.locking import hold_folder
 from training.loop.model import build_model, build_tokenizer, fetch_start
+from training.loop.output_dir import check_output_dir
 from training.loop.processes import check_launch, leave_processes, together
 from training.loop.resumption import Settings
+from training.loop.saving import writing
 from training.loop.trainer import VaswaniTrainer
 from training.outcome.dry_run import show_plan, write_elsewhere
 from training.outcome.publishing import CheckpointPusher, check_push, push_model

@@ -16,8 +16,8 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from training.loop.checkpoints import WRITTEN_AT_END, WRITTEN_FIRST
 from training.loop.locking import LOCK
+from training.loop.output_dir import WRITTEN_AT_END, WRITTEN_FIRST
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 from ..data.corpus import Corpus
 from ..settings.fields import Arguments
-from .checkpoints import writing
+from .saving import writing
 
 
 TOKENIZER_FOLDER = "tokenizer"  # in the output folder, from the start of the run

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from .processes import leave_processes
 
@@ -160,53 +160,6 @@ def _follow(launcher: int, is_over: threading.Event) -> None:
             if not _noted.is_set():
                 os.kill(os.getpid(), signal.SIGTERM)
             return
-
-
-@contextmanager
-def lasting_output() -> Iterator[None]:
-    """While it is entered, nobody needs to read what the program writes to its standard streams.
-
-    `run.py ... | head` and a closed terminal would otherwise end training, without a checkpoint.
-    """
-    before = sys.stdout, sys.stderr
-    lasting = _Lasting(sys.stdout), _Lasting(sys.stderr)
-    sys.stdout, sys.stderr = lasting
-    try:
-        yield
-    finally:
-        for stream in lasting:
-            stream.flush()
-        sys.stdout, sys.stderr = before
-
-
-class _Lasting:
-    """A stream that drops what cannot be written."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except OSError:
-            self._drop()
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError:
-            self._drop()
-
-    def _drop(self) -> None:
-        # For good: what is left in buffers would fail again when the interpreter ends.
-        with contextlib.suppress(OSError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
 
 
 def leave_if_stopped(trainer: Any) -> None:

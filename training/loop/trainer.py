@@ -31,8 +31,9 @@ from ..outcome.publishing import CheckpointPusher
 from ..outcome.samples import report_translations
 from ..settings.fields import VaswaniTrainingArguments
 from .callbacks import CheckpointClock, EarlyStopping, logged_name
-from .checkpoints import AUTO, STATE, last_checkpoints, saving
+from .checkpoints import AUTO, STATE, last_checkpoints
 from .resumption import Settings
+from .saving import saving
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
 from .sharding import is_sharded, unsharded
 

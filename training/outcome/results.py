@@ -22,7 +22,7 @@ from vaswani_hf.pictures.runs import LOG_HISTORY
 
 from ..data.corpus import Corpus
 from ..loop.callbacks import logged_name
-from ..loop.checkpoints import writing
+from ..loop.saving import writing
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import Arguments
 from .averaging import average_checkpoints

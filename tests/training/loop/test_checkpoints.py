@@ -8,15 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.loop.checkpoints import (
-    SaveError,
-    check_output_dir,
-    checkpoints,
-    find_checkpoint,
-    last_checkpoints,
-    saving,
-    what_is_torn,
-)
+from training.loop.checkpoints import checkpoints, find_checkpoint, last_checkpoints, what_is_torn
+from training.loop.output_dir import check_output_dir
+from training.loop.saving import SaveError, saving
 from training.settings.fields import VaswaniTrainingArguments
 
 
