@@ -12,12 +12,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from training.loop.signals import end_silently, ending_at_once, leave_if_stopped
-from training.loop.terminal import lasting_output
+from training.loop.signals import exit_if_stopped, exit_on_signals, silence_ctrl_c
+from training.loop.terminal import ignore_lost_output
 
 
 if __name__ == "__main__":
-    end_silently()  # amid the imports, which take seconds
+    silence_ctrl_c()  # amid the imports, which take seconds
 
 from training.errors import in_one_line, require_packages
 
@@ -36,12 +36,12 @@ from training.data.encoding import check_lengths, encode_pairs
 from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint, last_checkpoints
-from training.loop.locking import hold_folder
-from training.loop.model import build_model, build_tokenizer, fetch_start
+from training.loop.locking import lock_output_dir
+from training.loop.model import build_model, build_tokenizer, fetch_pretrained
 from training.loop.output_dir import check_output_dir
-from training.loop.processes import check_launch, leave_processes, together
+from training.loop.processes import check_launch, end_processes, raise_on_all_processes
 from training.loop.resumption import Settings
-from training.loop.saving import writing
+from training.loop.saving import explain_failed_write
 from training.loop.trainer import VaswaniTrainer
 from training.outcome.dry_run import show_plan, write_elsewhere
 from training.outcome.publishing import CheckpointPusher, check_push, push_model
@@ -59,7 +59,7 @@ logger = logging.getLogger("training")
 def main(argv: list[str]) -> None:
     """Train by a recipe; what is wrong with it, or with what it names, is told in one line."""
     escape_unprintable()
-    with lasting_output(), ending_at_once(), in_one_line(), ExitStack() as exits:
+    with ignore_lost_output(), exit_on_signals(), in_one_line(), ExitStack() as exits:
         train(argv, exits)
 
 
@@ -74,16 +74,16 @@ def train(argv: list[str], exits: ExitStack) -> None:
     if training.dry_run:
         write_elsewhere(training)
     check_streaming(data, training)
-    lock = None if training.dry_run else hold_folder(training, exits)
+    lock = None if training.dry_run else lock_output_dir(training, exits)
     checkpoint = find_checkpoint(training)
-    with together(training):
+    with raise_on_all_processes(training):
         check_output_dir(training, checkpoint, is_begun=lock is not None and lock.was_there)
     settings = Settings(arguments)
     with training.main_process_first(desc="fetching the model"):
-        fetch_start(arguments)
+        fetch_pretrained(arguments)
     if checkpoint is not None:
-        with together(training):
-            settings.go_on_from(Path(checkpoint))
+        with raise_on_all_processes(training):
+            settings.resume_from(Path(checkpoint))
     with training.main_process_first(desc="reading the text"):
         corpus = load_corpus(data, training.seed)
     if "validation" not in corpus.splits and (
@@ -109,7 +109,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
         pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
         logger.info("Training text: %s.", describe(corpus.counts))
         if not training.dry_run:
-            with together(training):
+            with raise_on_all_processes(training):
                 settings.check_text(pairs["train"])
 
     # Section 3: the model
@@ -137,10 +137,10 @@ def train(argv: list[str], exits: ExitStack) -> None:
         guard = StreamGuard(pairs["train"])
         trainer.add_callback(guard)
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    leave_if_stopped(trainer)
+    exit_if_stopped(trainer)
     model = trainer.model
     if data.streaming:
-        guard.leave_if_broken(trainer)
+        guard.raise_if_broken(trainer)
         corpus.counts = pairs["train"].report()
         logger.info("Training text: %s.", describe(corpus.counts))
     results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint, commit)
@@ -156,11 +156,11 @@ def train(argv: list[str], exits: ExitStack) -> None:
 
     # What others load
     if trainer.is_world_process_zero():
-        with writing(Path(training.output_dir)):
+        with explain_failed_write(Path(training.output_dir)):
             export(model, tokenizer, training.output_dir)
             results.write(trainer, wall_seconds=time.monotonic() - begun)
         results.show_translations(trainer)
-    leave_processes(trainer)
+    end_processes(trainer)
     if trainer.pusher is not None:
         trainer.pusher.wait()
     push_model(arguments)

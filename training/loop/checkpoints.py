@@ -37,7 +37,7 @@ def checkpoints(output_dir: str | Path) -> list[Path]:
     return [found[step] for step in sorted(found)]
 
 
-def what_is_torn(folder: Path) -> str | None:
+def find_damage(folder: Path) -> str | None:
     """Why a checkpoint cannot be resumed from, or `None` where it is whole.
 
     It need not be of this project's writing. No file is unpickled; what `torch.save` writes is a
@@ -86,14 +86,14 @@ def find_checkpoint(training: VaswaniTrainingArguments) -> str | None:
     if wanted is None or str(wanted).lower() in ("false", "no"):
         return None
     if str(wanted).lower() not in (AUTO, "true"):
-        torn = what_is_torn(Path(wanted))
+        torn = find_damage(Path(wanted))
         if torn:
             raise ValueError(f"resume_from_checkpoint={wanted} is no whole checkpoint: {torn}.")
         _compare_processes(Path(wanted), training)
         return wanted
     whole = []
     for folder in reversed(checkpoints(training.output_dir)):
-        torn = what_is_torn(folder)
+        torn = find_damage(folder)
         if torn is None:
             whole.append(folder.name)
         elif not whole:
@@ -126,6 +126,6 @@ def last_checkpoints(output_dir: str | Path, count: int, last_step: int) -> list
     whole = [
         folder
         for folder in checkpoints(output_dir)
-        if int(folder.name.rpartition("-")[2]) <= last_step and not what_is_torn(folder)
+        if int(folder.name.rpartition("-")[2]) <= last_step and not find_damage(folder)
     ]
     return whole[-count:]

@@ -9,7 +9,7 @@ from pathlib import Path
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..settings.fields import VaswaniTrainingArguments
-from .checkpoints import AUTO, checkpoints, what_is_torn
+from .checkpoints import AUTO, checkpoints, find_damage
 from .saving import UNFINISHED
 
 
@@ -48,7 +48,7 @@ def check_output_dir(
         )
     is_resumed = checkpoint is not None and Path(checkpoint).resolve().parent == folder.resolve()
     if not is_resumed:
-        whole = [path for path in checkpoints(folder) if not what_is_torn(path)]
+        whole = [path for path in checkpoints(folder) if not find_damage(path)]
         if whole:
             raise ValueError(
                 f"{folder} has checkpoints of another run, up to {whole[-1].name}. Go on with it "

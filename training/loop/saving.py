@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..settings.fields import VaswaniTrainingArguments
-from .checkpoints import AUTO, checkpoints, what_is_torn
+from .checkpoints import AUTO, checkpoints, find_damage
 
 
 # A checkpoint in the making; the library sees no checkpoint in a folder of this name.
@@ -24,7 +24,9 @@ class SaveError(RuntimeError):
 
 
 @contextmanager
-def saving(training: VaswaniTrainingArguments, step: int, is_sharded: bool) -> Iterator[str]:
+def write_checkpoint(
+    training: VaswaniTrainingArguments, step: int, is_sharded: bool
+) -> Iterator[str]:
     """A folder to write a checkpoint into, which gets its name once all of it is on the disk.
 
     A run that is killed meanwhile leaves `unfinished-checkpoint-STEP`; one that runs out of disk
@@ -49,7 +51,7 @@ def saving(training: VaswaniTrainingArguments, step: int, is_sharded: bool) -> I
     except Exception as error:
         if not _is_failed_write(error):
             raise
-        problems.append(_why_not(final, error))
+        problems.append(_failure_message(final, error))
         if is_sharded:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise SaveError(problems[0]) from error
@@ -68,7 +70,7 @@ def saving(training: VaswaniTrainingArguments, step: int, is_sharded: bool) -> I
 
 
 @contextmanager
-def writing(what: Path) -> Iterator[None]:
+def explain_failed_write(what: Path) -> Iterator[None]:
     """Say it in one line where a part of the output folder, or all of it, could not be written.
 
     Raises:
@@ -79,7 +81,7 @@ def writing(what: Path) -> Iterator[None]:
     except Exception as error:
         if not _is_failed_write(error):
             raise
-        raise SaveError(_why_not(what, error)) from error
+        raise SaveError(_failure_message(what, error)) from error
 
 
 def _is_failed_write(error: Exception) -> bool:
@@ -90,11 +92,11 @@ def _is_failed_write(error: Exception) -> bool:
     )
 
 
-def _why_not(final: Path, error: BaseException) -> str:
+def _failure_message(final: Path, error: BaseException) -> str:
     while error.__context__ is not None:  # what came first; torch.save fails again as it closes
         error = error.__context__
     run_dir = final if any(checkpoints(final)) else final.parent
-    earlier = [folder.name for folder in checkpoints(run_dir) if not what_is_torn(folder)]
+    earlier = [folder.name for folder in checkpoints(run_dir) if not find_damage(folder)]
     try:
         space = f" ({shutil.disk_usage(run_dir).free / 2**20:,.0f} MiB are free there)"
     except OSError:

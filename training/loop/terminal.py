@@ -10,13 +10,13 @@ from typing import Any, TextIO
 
 
 @contextmanager
-def lasting_output() -> Iterator[None]:
+def ignore_lost_output() -> Iterator[None]:
     """While it is entered, nobody needs to read what the program writes to its standard streams.
 
     `run.py ... | head` and a closed terminal would otherwise end training, without a checkpoint.
     """
     before = sys.stdout, sys.stderr
-    lasting = _Lasting(sys.stdout), _Lasting(sys.stderr)
+    lasting = _LossyStream(sys.stdout), _LossyStream(sys.stderr)
     sys.stdout, sys.stderr = lasting
     try:
         yield
@@ -26,7 +26,7 @@ def lasting_output() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-class _Lasting:
+class _LossyStream:
     """A stream that drops what cannot be written."""
 
     def __init__(self, stream: TextIO) -> None:

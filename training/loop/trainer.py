@@ -33,7 +33,7 @@ from ..settings.fields import VaswaniTrainingArguments
 from .callbacks import CheckpointClock, EarlyStopping, logged_name
 from .checkpoints import AUTO, STATE, last_checkpoints
 from .resumption import Settings
-from .saving import saving
+from .saving import write_checkpoint
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
 from .sharding import is_sharded, unsharded
 
@@ -57,7 +57,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             warmup_steps = args.get_warmup_steps(args.max_steps)
             args.learning_rate = peak_learning_rate(model.config.d_model, warmup_steps)
         super().__init__(**arguments)
-        _part_random_streams(args)
+        _seed_process(args)
         self.clock = CheckpointClock()
         self.add_callback(self.clock)
         self.early_stopping: EarlyStopping | None = None
@@ -156,7 +156,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             outcome = super().train(*arguments, **named)
         finally:
             self.clock.signals.restore()
-        self.clock.hear_all(self.args)
+        self.clock.share_signal(self.args)
         if is_sharded(self.model):
             self.model: Any = unsharded(self.model)
             self.model_wrapped = self.model
@@ -208,7 +208,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         self._check_convergence()
         self.store_flos()
         state, run_dir = self.state, Path(self.args.output_dir)
-        with saving(self.args, state.global_step, self.is_fsdp_enabled) as folder:
+        with write_checkpoint(self.args, state.global_step, self.is_fsdp_enabled) as folder:
             self.save_model(folder, _internal_call=True)
             if state.best_global_step:
                 best = run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
@@ -407,7 +407,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         return scores
 
 
-def _part_random_streams(args: VaswaniTrainingArguments) -> None:
+def _seed_process(args: VaswaniTrainingArguments) -> None:
     """Give each process random numbers of its own, from which it draws its masks of dropout.
 
     The library has just given all of them the same. Weights have their initial values by then; the

@@ -22,7 +22,7 @@ from vaswani_hf.pictures.runs import LOG_HISTORY
 
 from ..data.corpus import Corpus
 from ..loop.callbacks import logged_name
-from ..loop.saving import writing
+from ..loop.saving import explain_failed_write
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import Arguments
 from .averaging import average_checkpoints
@@ -56,7 +56,7 @@ def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -
     }
     plain = json.loads(json.dumps(content, default=str))
     path = Path(arguments.training.output_dir) / CONFIG
-    with writing(path):
+    with explain_failed_write(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
         path.write_text(text, encoding="utf-8")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers.trainer_pt_utils import safe_globals
 
 from tests.training.runs import RECIPE, results_of, run, write_pairs
-from training.loop.checkpoints import what_is_torn
+from training.loop.checkpoints import find_damage
 
 
 LAST = 16  # updates; an epoch has about six
@@ -152,7 +152,7 @@ def test_sigterm_saves_in_mid_epoch_and_stops_with_the_way_to_go_on(lives):
     assert "Stopped by SIGTERM. checkpoint-7 in" in told["stopped"].stderr
     assert "--resume_from_checkpoint auto goes on" in told["stopped"].stderr
     assert left["stopped"] == {"checkpoint-4", "checkpoint-7"}
-    assert what_is_torn(output / "checkpoint-7") is None
+    assert find_damage(output / "checkpoint-7") is None
     assert "Resuming from checkpoint-7." in told["finished"].stderr
     if processes == 1:  # else it is the launcher's status
         assert told["stopped"].returncode == 128 + signal.SIGTERM

@@ -11,7 +11,7 @@ import torch
 from accelerate.commands.config.config_args import load_config_from_file
 
 from tests.conftest import REPOSITORY
-from training.loop.processes import leave_processes
+from training.loop.processes import end_processes
 from vaswani_hf import VaswaniForConditionalGeneration
 
 
@@ -97,7 +97,7 @@ def test_fsdp_wraps_the_layers_of_the_model_and_keeps_whole_weights():
 
 
 def test_gradient_averaging_is_gone_before_the_processes_part():
-    # Else PyTorch may wait for ever: see `leave_processes`. The real accelerator's `free_memory`
+    # Else PyTorch may wait for ever: see `end_processes`. The real accelerator's `free_memory`
     # drops its models, as this one's does.
     torch.distributed.init_process_group(
         "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
@@ -113,7 +113,7 @@ def test_gradient_averaging_is_gone_before_the_processes_part():
             model=averaging.module, model_wrapped=averaging, accelerator=accelerator
         )
         del averaging
-        leave_processes(trainer)
+        end_processes(trainer)
         assert left == [None]
     finally:
         torch.distributed.destroy_process_group()

@@ -71,29 +71,29 @@ PAIRS = Dataset.from_dict({"input_ids": [[5, 6, 2], [7, 2]], "labels": [[8, 2], 
 def test_what_weights_or_pairs_hang_on_may_not_change(made, recipe, options, message):
     checkpoint = made()
     with pytest.raises(ValueError, match=rf"checkpoint-7 was made with other .*{message}"):
-        Settings(told(recipe, *options)).go_on_from(checkpoint)
+        Settings(told(recipe, *options)).resume_from(checkpoint)
 
 
 def test_all_that_differs_is_named(made, recipe):
     with pytest.raises(ValueError, match="d_model=32 then and 64 now; seed=42 then and 3 now"):
-        Settings(told(recipe, "--seed", "3", "--d_model", "64")).go_on_from(made())
+        Settings(told(recipe, "--seed", "3", "--d_model", "64")).resume_from(made())
 
 
 def test_the_shape_is_compared_where_a_checkpoint_has_no_settings(made, recipe, caplog):
     checkpoint = made()
     (checkpoint / SETTINGS).unlink()
     with caplog.at_level(logging.INFO, logger="training"):
-        Settings(told(recipe, "--seed", "3")).go_on_from(checkpoint)
+        Settings(told(recipe, "--seed", "3")).resume_from(checkpoint)
     assert "checkpoint-7 has no settings.json: only the shape of its model" in caplog.text
     with pytest.raises(ValueError, match="d_ff=64 then and 128 now"):
-        Settings(told(recipe, "--d_ff", "128")).go_on_from(checkpoint)
+        Settings(told(recipe, "--d_ff", "128")).resume_from(checkpoint)
 
 
 def test_what_may_change_is_told_and_kept(made, recipe, caplog):
     checkpoint = made()
     settings = Settings(told(recipe, "--dropout", "0.2", "--save_steps", "9", "--bf16", "true"))
     with caplog.at_level(logging.INFO, logger="training"):
-        settings.go_on_from(checkpoint)
+        settings.resume_from(checkpoint)
     changed = {"dropout": (0.1, 0.2), "save_steps": (4, 9), "bf16": (False, True)}
     assert settings.changes == [{"after_update": 7, "settings": changed}]
     for name, (then, now) in changed.items():
@@ -104,7 +104,7 @@ def test_changes_are_kept_one_after_the_other(made, recipe):
     checkpoint = made()
     for number, steps in enumerate(("9", "11"), start=1):
         settings = Settings(told(recipe, "--save_steps", steps))
-        settings.go_on_from(checkpoint)
+        settings.resume_from(checkpoint)
         settings.save(checkpoint)
         assert len(settings.changes) == number
     assert settings.changes[-1]["settings"] == {"save_steps": (9, 11)}
@@ -112,20 +112,20 @@ def test_changes_are_kept_one_after_the_other(made, recipe):
 
 def test_the_same_settings_change_nothing(made, recipe):
     settings = Settings(told(recipe, "--output_dir", "elsewhere", "--validation_file", "b.tsv"))
-    settings.go_on_from(made())
+    settings.resume_from(made())
     settings.check_text(PAIRS)
     assert settings.changes == []
 
 
 def test_text_that_has_moved_is_the_same_and_other_text_is_refused(made, recipe):
     checkpoint, moved = made(), Settings(told(recipe, text="moved.tsv"))
-    moved.go_on_from(checkpoint)
+    moved.resume_from(checkpoint)
     moved.check_text(PAIRS)
     other = Dataset.from_dict({**PAIRS.to_dict(), "labels": [[8, 2], [10, 2]]})
     with pytest.raises(ValueError, match=r"train_file=\['a\.tsv'\] then and \['moved\.tsv'\] now"):
         moved.check_text(other)
     same_place = Settings(told(recipe))
-    same_place.go_on_from(checkpoint)
+    same_place.resume_from(checkpoint)
     with pytest.raises(ValueError, match="checkpoint-7 was made with other training text"):
         same_place.check_text(other)
 
