@@ -24,7 +24,7 @@ WRITTEN_AT_END = (
 
 
 def check_output_dir(
-    training: VaswaniTrainingArguments, checkpoint: str | None, is_begun: bool = False
+    training: VaswaniTrainingArguments, checkpoint: str | None, has_begun: bool = False
 ) -> None:
     """Refuse to replace what is no part of this run; drop an unfinished checkpoint.
 
@@ -33,7 +33,7 @@ def check_output_dir(
     Args:
         training: names the folder.
         checkpoint: what the run goes on from; `None` for a fresh start.
-        is_begun: whether a run has begun in the folder that is not live any more: what a run
+        has_begun: whether a run has begun in the folder that is not live any more: what a run
             writes before its first checkpoint is its.
 
     Raises:
@@ -54,7 +54,7 @@ def check_output_dir(
                 f"{folder} has checkpoints of another run, up to {whole[-1].name}. Go on with it "
                 f"by --resume_from_checkpoint {AUTO}, or choose another --output_dir."
             )
-        patterns = WRITTEN_AT_END if is_begun else (*WRITTEN_AT_END, *WRITTEN_FIRST)
+        patterns = WRITTEN_AT_END if has_begun else (*WRITTEN_AT_END, *WRITTEN_FIRST)
         names = sorted(path.name for path in folder.glob("*"))
         replaced = [name for name in names if any(fnmatchcase(name, each) for each in patterns)]
         if replaced and training.process_index == 0:

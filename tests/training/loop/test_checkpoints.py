@@ -96,10 +96,10 @@ def test_what_a_killed_run_has_begun_with_does_not_hinder_a_fresh_start(tmp_path
     (tmp_path / "config.yaml").write_text("")
     (tmp_path / "tokenizer").mkdir()
     (make(tmp_path, 5) / "optimizer.pt").unlink()
-    check_output_dir(asked(tmp_path, "auto"), None, is_begun=True)
+    check_output_dir(asked(tmp_path, "auto"), None, has_begun=True)
     (tmp_path / "README.md").write_text("mine")
     with pytest.raises(ValueError, match=r"would replace: README\.md\."):
-        check_output_dir(asked(tmp_path, "auto"), None, is_begun=True)
+        check_output_dir(asked(tmp_path, "auto"), None, has_begun=True)
 
 
 def test_checkpoints_that_are_not_this_projects_are_not_rotated_away(tmp_path):

@@ -176,7 +176,7 @@ def test_a_full_disk_stops_the_run_and_leaves_the_last_checkpoint(lives):
 # training/run.py on a disk that is full from some place on.
 FULL = """\
 import os, resource, sys
-import training.loop.model, training.outcome.results, training.run
+import training.loop.model, training.outcome.final_model, training.run
 from transformers import PreTrainedTokenizerFast
 
 def then(function):

@@ -239,8 +239,8 @@ def test_a_run_that_diverges_says_from_where_it_can_go_on(begun, tmp_path):
         status=1,
     )
     message = done.stderr.strip().splitlines()[-1]
-    assert f"checkpoint-4 in {tmp_path / 'out'} is from before: go on from there by" in message
-    assert "with a lower learning_rate than 1e+29 or more warmup_steps than 10." in message
+    assert "Restart with a learning_rate below 1e+29 or warmup_steps above 10; earlier" in message
+    assert message.endswith(f"auto goes on from checkpoint-4 in {tmp_path / 'out'}.")
 
 
 @pytest.mark.parametrize(

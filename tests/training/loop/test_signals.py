@@ -79,7 +79,7 @@ def test_signals_are_afterwards_what_they_were():
 # training/run.py that gets a signal at some place, which would then go on for ever.
 HIT = """\
 import hashlib, os, signal, sys, time
-import training.loop.model, training.outcome.results, training.run, training.loop.trainer
+import training.loop.model, training.outcome.final_model, training.run, training.loop.trainer
 
 def hit(*arguments, **named):
     os.kill(os.getpid(), signal.Signals[os.environ["SIGNAL"]])
@@ -108,7 +108,7 @@ elif os.environ["PLACE"] == "first update":
 elif os.environ["PLACE"] == "batches":
     training.loop.trainer.side_lengths = hit
 else:
-    training.outcome.results.average_checkpoints = hit
+    training.outcome.final_model.average_checkpoints = hit
 training.run.main(sys.argv[1:])
 """
 
