@@ -26,7 +26,7 @@ import psutil
 import torch
 from safetensors.torch import load_file
 
-from training.loop.checkpoints import UNFINISHED
+from training.loop.saving import UNFINISHED
 from training.outcome.results import current_commit
 
 

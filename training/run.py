@@ -11,12 +11,14 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from training.loop.signals import end_silently, ending_at_once, lasting_output, leave_if_stopped
+from training.loop.signals import exit_if_stopped, exit_on_signals, silence_ctrl_c
+from training.loop.terminal import ignore_lost_output
 
 
 if __name__ == "__main__":
-    end_silently()  # amid the imports, which take seconds
+    silence_ctrl_c()  # the imports below take seconds
 
 from training.errors import in_one_line, require_packages
 
@@ -25,24 +27,34 @@ if __name__ == "__main__":
     require_packages()  # before the imports that would end in a traceback
 
 import transformers
-from transformers import set_seed
+from transformers import PreTrainedTokenizerFast, set_seed
 from transformers.trainer_utils import is_main_process
 
 from training.data.cleaning import CleaningRules, clean_and_mix, describe
 from training.data.collating import PairCollator
-from training.data.corpus import load_corpus
+from training.data.corpus import Corpus, load_corpus
 from training.data.encoding import check_lengths, encode_pairs
 from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
-from training.loop.checkpoints import check_output_dir, find_checkpoint, last_checkpoints, writing
-from training.loop.locking import hold_folder
-from training.loop.model import build_model, build_tokenizer, fetch_start
-from training.loop.processes import check_launch, leave_processes, together
+from training.loop.checkpoints import find_checkpoint
+from training.loop.locking import lock_output_dir
+from training.loop.model import build_model, build_tokenizer, fetch_pretrained
+from training.loop.output_dir import check_output_dir
+from training.loop.processes import check_launch, end_processes, raise_on_all_processes
 from training.loop.resumption import Settings
+from training.loop.saving import explain_failed_write
 from training.loop.trainer import VaswaniTrainer
 from training.outcome.dry_run import show_plan, write_elsewhere
-from training.outcome.publishing import CheckpointPusher, check_push, push_model
-from training.outcome.results import Results, current_commit, final_checkpoints, write_config
+from training.outcome.evaluation import evaluate, evaluate_with_beams
+from training.outcome.final_model import final_checkpoints, load_average
+from training.outcome.publishing import (
+    CheckpointPusher,
+    check_push,
+    push_model,
+    pushes_checkpoints,
+)
+from training.outcome.results import Results, current_commit, write_config
+from training.outcome.samples import report_translations
 from training.settings.fields import Arguments
 from training.settings.reading import parse_arguments
 from training.settings.rules import check_streaming, do_without_validation
@@ -54,60 +66,23 @@ logger = logging.getLogger("training")
 
 
 def main(argv: list[str]) -> None:
-    """Train by a recipe; what is wrong with it, or with what it names, is told in one line."""
+    """Train by a recipe; an error in it, or in what it names, is told in one line."""
     escape_unprintable()
-    with lasting_output(), ending_at_once(), in_one_line(), ExitStack() as exits:
+    with ignore_lost_output(), exit_on_signals(), in_one_line(), ExitStack() as exits:
         train(argv, exits)
 
 
 def train(argv: list[str], exits: ExitStack) -> None:
-    """Recipe, data, model, training, averaging, evaluation, export."""
+    """Sections 5 and 6, in the paper's order: from a recipe to a model that others load."""
     # At the start: the files may change while a long run goes on.
     begun, commit = time.monotonic(), current_commit()
     arguments = parse_arguments(argv)
+    training = arguments.training
     set_up_logging(arguments)
-    training, data = arguments.training, arguments.data
-    check_launch(training)
-    if training.dry_run:
-        write_elsewhere(training)
-    check_streaming(data, training)
-    lock = None if training.dry_run else hold_folder(training, exits)
-    checkpoint = find_checkpoint(training)
-    with together(training):
-        check_output_dir(training, checkpoint, is_begun=lock is not None and lock.was_there)
-    settings = Settings(arguments)
-    with training.main_process_first(desc="fetching the model"):
-        fetch_start(arguments)
-    if checkpoint is not None:
-        with together(training):
-            settings.go_on_from(Path(checkpoint))
-    with training.main_process_first(desc="reading the text"):
-        corpus = load_corpus(data, training.seed)
-    if "validation" not in corpus.splits and (
-        note := do_without_validation(training, arguments.given)
-    ):
-        logger.info(note)
-    if not training.dry_run:
-        check_push(arguments)
-    set_seed(training.seed)
+    checkpoint, settings = check(arguments, exits)
 
     # Section 5.1: training data and batching
-    with training.main_process_first(desc="learning the vocabulary"):
-        tokenizer = build_tokenizer(arguments, corpus, checkpoint)
-    with training.main_process_first(desc="encoding"):
-        pairs = {
-            name: encode_pairs(split, tokenizer, data.segmented)
-            for name, split in corpus.splits.items()
-        }
-    if data.streaming:
-        pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
-    else:
-        rules = CleaningRules.of(data)
-        pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
-        logger.info("Training text: %s.", describe(corpus.counts))
-        if not training.dry_run:
-            with together(training):
-                settings.check_text(pairs["train"])
+    corpus, tokenizer, pairs = read_data(arguments, checkpoint, settings)
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
@@ -119,6 +94,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
     write_config(arguments, model)
 
     # Sections 5.2 to 5.4: schedule, optimizer, regularization
+    pusher = CheckpointPusher(arguments) if pushes_checkpoints(training) else None
     trainer = VaswaniTrainer(
         model=model,
         args=training,
@@ -126,45 +102,113 @@ def train(argv: list[str], exits: ExitStack) -> None:
         eval_dataset=pairs.get("validation"),
         data_collator=PairCollator(tokenizer, model),
         processing_class=tokenizer,
+        evaluator=evaluate,
+        on_evaluation=report_translations,
+        on_checkpoint=pusher.push if pusher else None,
+        settings=settings,
     )
-    trainer.settings = settings
-    if training.push_to_hub and training.hub_strategy == "every_save" and training.should_save:
-        trainer.pusher = CheckpointPusher(arguments)
-    if data.streaming:
-        guard = StreamGuard(pairs["train"])
-        trainer.add_callback(guard)
-    outcome = trainer.train(resume_from_checkpoint=checkpoint)
-    leave_if_stopped(trainer)
-    model = trainer.model
-    if data.streaming:
-        guard.leave_if_broken(trainer)
-        corpus.counts = pairs["train"].report()
-        logger.info("Training text: %s.", describe(corpus.counts))
-    results = Results(arguments, corpus, model, outcome.metrics, trainer, checkpoint, commit)
+    seconds = optimize(trainer, corpus, checkpoint)
+    results = Results(arguments, corpus, trainer, seconds, checkpoint, commit)
 
     # Section 6.1: averaged checkpoints, beam search
-    folders = last_checkpoints(
-        training.output_dir, training.average_last, trainer.state.global_step
-    )
-    results.average(trainer, final_checkpoints(trainer, folders))
+    folders = final_checkpoints(trainer)
+    load_average(trainer.model, folders)
+    results.add_average(folders)
     for split in ("validation", "test"):
         if split in pairs:
-            results.evaluate(trainer, split, pairs[split])
+            results.add(evaluate_with_beams(trainer, split, pairs[split]))
 
     # What others load
     if trainer.is_world_process_zero():
-        with writing(Path(training.output_dir)):
-            export(model, tokenizer, training.output_dir)
-            results.write(trainer, wall_seconds=time.monotonic() - begun)
-        results.show_translations(trainer)
-    leave_processes(trainer)
-    if trainer.pusher is not None:
-        trainer.pusher.wait()
+        with explain_failed_write(Path(training.output_dir)):
+            export(trainer.model, tokenizer, training.output_dir)
+            results.write(wall_seconds=time.monotonic() - begun)
+        results.show()
+    end_processes(trainer)
+    if pusher is not None:
+        pusher.wait()
     push_model(arguments)
 
 
+def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]:
+    """Refuse what cannot work before anything takes time; lock the output folder.
+
+    Returns:
+        The checkpoint to resume from, if any, and the settings that the run's checkpoints keep.
+    """
+    training = arguments.training
+    check_launch(training)
+    if training.dry_run:
+        write_elsewhere(training)
+    check_streaming(arguments.data, training)
+    lock = None if training.dry_run else lock_output_dir(training, exits)
+    checkpoint = find_checkpoint(training)
+    with raise_on_all_processes(training):
+        check_output_dir(training, checkpoint, has_begun=lock is not None and lock.was_there)
+    settings = Settings(arguments)
+    with training.main_process_first(desc="fetching the model"):
+        fetch_pretrained(arguments)
+    if checkpoint is not None:
+        with raise_on_all_processes(training):
+            settings.resume_from(Path(checkpoint))
+    return checkpoint, settings
+
+
+def read_data(
+    arguments: Arguments, checkpoint: str | None, settings: Settings
+) -> tuple[Corpus, PreTrainedTokenizerFast, dict[str, Any]]:
+    """The text, its vocabulary, and encoded pairs of each split; those of training cleaned."""
+    data, training = arguments.data, arguments.training
+    with training.main_process_first(desc="reading the text"):
+        corpus = load_corpus(data, training.seed)
+    if "validation" not in corpus.splits and (
+        note := do_without_validation(training, arguments.given)
+    ):
+        logger.info(note)
+    if not training.dry_run:
+        check_push(arguments)
+    set_seed(training.seed)
+    with training.main_process_first(desc="learning the vocabulary"):
+        tokenizer = build_tokenizer(arguments, corpus, checkpoint)
+    with training.main_process_first(desc="encoding"):
+        pairs: dict[str, Any] = {
+            name: encode_pairs(split, tokenizer, data.segmented)
+            for name, split in corpus.splits.items()
+        }
+    if data.streaming:
+        pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
+    else:
+        rules = CleaningRules.of(data)
+        pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
+        logger.info("Training text: %s.", describe(corpus.counts))
+        if not training.dry_run:
+            with raise_on_all_processes(training):
+                settings.check_text(pairs["train"])
+    return corpus, tokenizer, pairs
+
+
+def optimize(trainer: VaswaniTrainer, corpus: Corpus, checkpoint: str | None) -> float:
+    """Train, from a checkpoint or from the start; the seconds that it took.
+
+    Raises:
+        SystemExit: if a signal ended it.
+        ValueError: if the text of a stream ended it.
+    """
+    stream = trainer.train_dataset
+    guard = StreamGuard(stream) if isinstance(stream, TokenBatchStream) else None
+    if guard is not None:
+        trainer.add_callback(guard)
+    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    exit_if_stopped(trainer)
+    if guard is not None:
+        guard.raise_if_broken(trainer)
+        corpus.counts = stream.report()
+        logger.info("Training text: %s.", describe(corpus.counts))
+    return outcome.metrics["train_runtime"]
+
+
 def set_up_logging(arguments: Arguments) -> None:
-    """Progress from the main process, warnings from every one."""
+    """Log progress from the main process and warnings from every process."""
     is_main = is_main_process(arguments.training.local_process_index)
     logging.basicConfig(
         level=logging.INFO if is_main else logging.WARNING,

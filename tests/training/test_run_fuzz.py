@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from training.loop.checkpoints import checkpoints, what_is_torn
+from training.loop.checkpoints import checkpoints, find_damage
 from training.run import main
 
 
@@ -358,7 +358,7 @@ def start(folder: Path, chosen: dict[str, object]) -> str | None:
 def check_folder(output: Path, is_finished: bool) -> None:
     """Checkpoints are whole; a model that is there loads and answers."""
     for folder in checkpoints(output):
-        assert what_is_torn(folder) is None
+        assert find_damage(folder) is None
     if not is_finished and not (output / "config.json").exists():
         assert not (output / "model.safetensors").exists()
         return

@@ -13,7 +13,7 @@ from transformers.trainer_callback import ExportableState
 
 from ..data.streaming import TokenBatchStream
 from ..settings.fields import VaswaniTrainingArguments
-from .processes import leave_processes
+from .processes import end_processes
 from .signals import StopSignals
 
 
@@ -121,14 +121,14 @@ class StreamGuard(TrainerCallback):
             self.problem = next(found for found in problems if found is not None)
             control.should_save = control.should_training_stop = True
 
-    def leave_if_broken(self, trainer: Any) -> None:
+    def raise_if_broken(self, trainer: Any) -> None:
         """End the run after training where the text has.
 
         Raises:
             ValueError: with what was wrong, and how to go on.
         """
         if self.problem is not None:
-            leave_processes(trainer)
+            end_processes(trainer)
             raise ValueError(
                 f"{self.problem} checkpoint-{trainer.state.global_step} in "
                 f"{trainer.args.output_dir} has all that came before: mend the text, and the same "
@@ -191,7 +191,7 @@ class CheckpointClock(TrainerCallback, ExportableState):
         if not args.dry_run:
             self.signals.note()
 
-    def hear_all(self, args: TrainingArguments) -> None:
+    def share_signal(self, args: TrainingArguments) -> None:
         """Tell all processes of a signal that came to one of them after the last update."""
         if args.world_size == 1:
             self.stopped_by = self.stopped_by or self.signals.received

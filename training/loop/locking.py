@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..settings.fields import VaswaniTrainingArguments
-from .processes import together
+from .processes import raise_on_all_processes
 
 
 try:
@@ -112,7 +112,7 @@ class FolderLock:
             pass
 
 
-def hold_folder(training: VaswaniTrainingArguments, exits: ExitStack) -> FolderLock | None:
+def lock_output_dir(training: VaswaniTrainingArguments, exits: ExitStack) -> FolderLock | None:
     """Lock the folder of a run for as long as `exits` is entered; the first process has the lock.
 
     Returns:
@@ -121,7 +121,7 @@ def hold_folder(training: VaswaniTrainingArguments, exits: ExitStack) -> FolderL
     Raises:
         ValueError: on every process, if another run has it or it cannot be written.
     """
-    with together(training):
+    with raise_on_all_processes(training):
         if training.process_index == 0:
             return exits.enter_context(FolderLock(training.output_dir))
     return None

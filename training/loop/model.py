@@ -18,7 +18,7 @@ from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 from ..data.corpus import Corpus
 from ..settings.fields import Arguments
-from .checkpoints import writing
+from .saving import explain_failed_write
 
 
 TOKENIZER_FOLDER = "tokenizer"  # in the output folder, from the start of the run
@@ -26,7 +26,7 @@ _TOKENIZER_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 _CHANGEABLE = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
 
 
-def fetch_start(arguments: Arguments) -> None:
+def fetch_pretrained(arguments: Arguments) -> None:
     """Fetch the trained model and the tokenizer that are named, and put their folders there.
 
     Raises:
@@ -160,7 +160,7 @@ def build_tokenizer(
                 # Written past Python, for which a reader that has gone is an error.
                 show_progress=not arguments.training.disable_tqdm and sys.stdout.isatty(),
             ).result()
-    with writing(folder):
+    with explain_failed_write(folder):
         tokenizer.save_pretrained(folder)
     return tokenizer
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # `training.loop.signals` is imported before anything that ta
     from transformers import TrainingArguments
 
 
-ON_CPUS = (
+CPU_LAUNCH = (
     "accelerate launch --multi_gpu --num_processes {count} --num_machines 1 --mixed_precision no "
     "--dynamo_backend no training/run.py RECIPE --use_cpu true"
 )
@@ -37,19 +37,19 @@ def check_launch(
         raise ValueError(
             f"{asked} processes were started, and each would train alone: there is no GPU for "
             f"them, and they were not told to use the CPU. Launch them as\n  "
-            f"{ON_CPUS.format(count=asked)}"
+            f"{CPU_LAUNCH.format(count=asked)}"
         )
     is_accelerate = "ACCELERATE_MIXED_PRECISION" in environment
     if is_accelerate and "MASTER_ADDR" in environment and "WORLD_SIZE" not in environment:
         raise ValueError(
             "Several processes were asked for and one was started: without --multi_gpu, accelerate "
             "starts no others on CPUs. Launch them as\n  "
-            f"{ON_CPUS.format(count='N')}\nor leave --num_processes out."
+            f"{CPU_LAUNCH.format(count='N')}\nor leave --num_processes out."
         )
 
 
 @contextmanager
-def together(training: "TrainingArguments") -> Iterator[None]:
+def raise_on_all_processes(training: "TrainingArguments") -> Iterator[None]:
     """Raise on every process the `ValueError` that one of them raises within.
 
     Alone it would leave, and the others would wait for it.
@@ -67,7 +67,7 @@ def together(training: "TrainingArguments") -> Iterator[None]:
         raise problems[0]
 
 
-def leave_processes(trainer: Any) -> None:
+def end_processes(trainer: Any) -> None:
     """End the work of several processes, the last thing that a run does.
 
     What averages gradients goes first. Where it outlives Python's hold on the processes' group, as

@@ -29,12 +29,12 @@ logger = logging.getLogger("training")
 SETTINGS = "settings.json"  # in each checkpoint
 REGULARIZATION = {"dropout", "attention_dropout", "activation_dropout", "label_smoothing"}
 # The text may have moved: what it is made of is compared, not where it is.
-TEXT = {
+TEXT_SOURCES = {
     *("dataset", "dataset_config", "train_split", "source_column", "target_column"),
     *("train_source", "train_target", "train_file", "corpora"),
 }
 # Of the data, what no training pair hangs on.
-BESIDE = {"source_language", "target_language", "license"} | {
+NOT_FOR_TRAINING = {"source_language", "target_language", "license"} | {
     f"{split}_{part}"
     for split in ("validation", "test")
     for part in ("split", "source", "target", "file")
@@ -45,10 +45,10 @@ FIXED = (
     *("seed", "data_seed", "optim", "optim_args", "optim_target_modules", "fsdp", "deepspeed"),
 )
 # Schedules with a memory of their own, beside which another rate would have no effect.
-REMEMBERING = {"reduce_lr_on_plateau", "greedy"}
+STATEFUL_SCHEDULES = {"reduce_lr_on_plateau", "greedy"}
 SCHEDULE = ("lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate", "warmup_steps")
 # Of training, where it happens and what is told of it: nothing that a checkpoint needs to know.
-PLACES = {
+NOT_SAVED = {
     *("output_dir", "run_name", "resume_from_checkpoint", "dry_run", "dry_run_updates"),
     *("local_rank", "disable_tqdm", "report_to", "device_tokens"),
 }
@@ -68,8 +68,8 @@ class Settings:
 
     def __init__(self, arguments: Arguments) -> None:
         training = arguments.training
-        kept = _names(VaswaniTrainingArguments) - PLACES
-        self.now: dict[str, Any] = _plain(
+        kept = _names(VaswaniTrainingArguments) - NOT_SAVED
+        self.current: dict[str, Any] = _plain(
             {
                 "model": dict.fromkeys(sorted(_names(ModelArguments))) | arguments.model,
                 "data": vars(arguments.data),
@@ -82,11 +82,11 @@ class Settings:
             }
         )
         self.changes: list[dict[str, Any]] = []
-        self._then: dict[str, Any] | None = None
+        self._saved: dict[str, Any] | None = None
         self._checkpoint = ""
         self._arguments = arguments
 
-    def go_on_from(self, checkpoint: Path) -> None:
+    def resume_from(self, checkpoint: Path) -> None:
         """Compare with a checkpoint's settings, and tell what has changed.
 
         Raises:
@@ -96,8 +96,8 @@ class Settings:
         training, path = self._arguments.training, checkpoint / SETTINGS
         differing = _other_shape(checkpoint, self._arguments)
         if path.is_file():
-            self._then = json.loads(path.read_text(encoding="utf-8"))
-            self.changes = self._then["changes"]
+            self._saved = json.loads(path.read_text(encoding="utf-8"))
+            self.changes = self._saved["changes"]
             differing = {**self._fixed(), **differing}
         if differing:
             self._refuse(differing)
@@ -107,7 +107,7 @@ class Settings:
             self.changes = [*self.changes, {"after_update": update, "settings": changed}]
         if training.process_index:
             return
-        if self._then is None:
+        if self._saved is None:
             logger.info(
                 "%s has no %s: only the shape of its model is compared with these settings.",
                 *(checkpoint.name, SETTINGS),
@@ -132,8 +132,8 @@ class Settings:
 
     def _differences(self, part: str, names: set[str]) -> dict[str, tuple[Any, Any]]:
         """Values then and now; a setting that the checkpoint does not know is passed over."""
-        assert self._then is not None
-        then, now = self._then[part], self.now[part]
+        assert self._saved is not None
+        then, now = self._saved[part], self.current[part]
         return {
             name: (then[name], now[name])
             for name in now
@@ -142,23 +142,25 @@ class Settings:
 
     def _fixed(self) -> dict[str, tuple[Any, Any]]:
         differing = self._differences("model", _names(ModelArguments) - REGULARIZATION)
-        differing |= self._differences("data", _names(DataArguments) - TEXT - BESIDE)
+        differing |= self._differences(
+            "data", _names(DataArguments) - TEXT_SOURCES - NOT_FOR_TRAINING
+        )
         differing |= self._differences("training", set(FIXED))
-        assert self._then is not None
-        types = {each["training"]["lr_scheduler_type"] for each in (self._then, self.now)}
-        if types & REMEMBERING:
+        assert self._saved is not None
+        types = {each["training"]["lr_scheduler_type"] for each in (self._saved, self.current)}
+        if types & STATEFUL_SCHEDULES:
             differing |= self._differences("training", set(SCHEDULE))
         return differing
 
     def _changed(self) -> dict[str, tuple[Any, Any]]:
-        if self._then is None:
+        if self._saved is None:
             return {}
         names = _names(VaswaniTrainingArguments) - set(FIXED)
         return self._differences("model", REGULARIZATION) | self._differences("training", names)
 
     def has_changed(self, *names: str) -> bool:
         """Whether training settings differ from the checkpoint's."""
-        return self._then is not None and bool(self._differences("training", set(names)))
+        return self._saved is not None and bool(self._differences("training", set(names)))
 
     def check_text(self, pairs: Dataset) -> None:
         """Refuse other training pairs than the checkpoint's, and keep what they are for the next.
@@ -168,10 +170,10 @@ class Settings:
         """
         if self._arguments.training.process_index:
             return  # the first process has the same, and tells the others
-        self.now["text"] = fingerprint(pairs)
-        if self._then is None or self._then["text"] in (None, self.now["text"]):
+        self.current["text"] = fingerprint(pairs)
+        if self._saved is None or self._saved["text"] in (None, self.current["text"]):
             return
-        differing = self._differences("data", TEXT)
+        differing = self._differences("data", TEXT_SOURCES)
         if differing:
             self._refuse(differing)
         raise ValueError(
@@ -182,7 +184,7 @@ class Settings:
 
     def save(self, folder: str | Path) -> None:
         """Write the settings into a checkpoint."""
-        content = {**self.now, "changes": self.changes}
+        content = {**self.current, "changes": self.changes}
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (Path(folder) / SETTINGS).write_text(text + "\n", encoding="utf-8")
 

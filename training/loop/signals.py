@@ -15,22 +15,22 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
-from .processes import leave_processes
+from .processes import end_processes
 
 
 logger = logging.getLogger("training")
 PARENT = os.getppid()  # before the imports that take seconds; it may end meanwhile
 # SIGHUP, which Windows lacks, comes from a terminal that is closed.
-STOPPING = tuple(
+STOP_SIGNALS = tuple(
     signal.Signals[name]
     for name in ("SIGTERM", "SIGINT", "SIGHUP")
     if name in signal.Signals.__members__
 )
 # Whoever stops all processes of a job reaches this one twice, the second time by its launcher.
 REPEATED_SECONDS = 2.0
-_WATCHING_SECONDS = 0.25  # between two looks at the launcher
+_LAUNCHER_CHECK_SECONDS = 0.25  # between two looks at the launcher
 _noted = threading.Event()  # a signal, by `StopSignals`
 
 
@@ -67,7 +67,7 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._owner:
-            _pass_over_in_worker(number)
+            _ignore_in_worker(number)
         elif not self.received:
             self.received, self._received_at = int(number), time.monotonic()
             _noted.set()
@@ -86,11 +86,11 @@ def _handle(handler: Any) -> dict[int, Any]:
     if threading.current_thread() is not threading.main_thread():
         return {}  # Python lets no other thread handle signals
     # What is ignored stays so: `nohup` and shells that start a run in the background mean it.
-    wanted = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+    wanted = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in wanted}
 
 
-def _pass_over_in_worker(number: int) -> None:
+def _ignore_in_worker(number: int) -> None:
     """What a forked worker, such as those that load data, does: the run tells it when to end.
 
     A terminal sends Ctrl-C and its own end to workers as well, without which nothing can be saved.
@@ -100,14 +100,14 @@ def _pass_over_in_worker(number: int) -> None:
         os.kill(os.getpid(), number)
 
 
-def end_silently() -> None:
+def silence_ctrl_c() -> None:
     """Have Ctrl-C end the program as SIGTERM does, where Python would show a traceback."""
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """While it is entered, a signal ends the program with one line and 128 and its number.
 
     So does the end of a launcher, as by SIGTERM: `accelerate launch` does not hand on the signal
@@ -118,12 +118,12 @@ def ending_at_once() -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         if os.getpid() == owner:
-            _end_at_once(number)
-        _pass_over_in_worker(number)
+            _exit_at_once(number)
+        _ignore_in_worker(number)
 
     before, is_over = _handle(end), threading.Event()
     if before and has_launcher():
-        threading.Thread(target=_follow, args=(PARENT, is_over), daemon=True).start()
+        threading.Thread(target=_exit_with_launcher, args=(PARENT, is_over), daemon=True).start()
     try:
         yield
     finally:
@@ -132,8 +132,8 @@ def ending_at_once() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end_at_once(number: int) -> NoReturn:
-    for stopping in STOPPING:  # one more ends what follows
+def _exit_at_once(number: int) -> NoReturn:
+    for stopping in STOP_SIGNALS:  # one more ends what follows
         signal.signal(stopping, signal.SIG_DFL)
     if os.environ.get("LOCAL_RANK", "0") == "0":
         name = signal.Signals(number).name
@@ -153,63 +153,16 @@ def has_launcher(environment: Mapping[str, str] = os.environ) -> bool:
     return "ACCELERATE_MIXED_PRECISION" in environment or "TORCHELASTIC_RUN_ID" in environment
 
 
-def _follow(launcher: int, is_over: threading.Event) -> None:
+def _exit_with_launcher(launcher: int, is_over: threading.Event) -> None:
     """Send this process SIGTERM once its launcher has ended, if no signal has come before."""
-    while not is_over.wait(_WATCHING_SECONDS):
+    while not is_over.wait(_LAUNCHER_CHECK_SECONDS):
         if os.getppid() != launcher:
             if not _noted.is_set():
                 os.kill(os.getpid(), signal.SIGTERM)
             return
 
 
-@contextmanager
-def lasting_output() -> Iterator[None]:
-    """While it is entered, nobody needs to read what the program writes to its standard streams.
-
-    `run.py ... | head` and a closed terminal would otherwise end training, without a checkpoint.
-    """
-    before = sys.stdout, sys.stderr
-    lasting = _Lasting(sys.stdout), _Lasting(sys.stderr)
-    sys.stdout, sys.stderr = lasting
-    try:
-        yield
-    finally:
-        for stream in lasting:
-            stream.flush()
-        sys.stdout, sys.stderr = before
-
-
-class _Lasting:
-    """A stream that drops what cannot be written."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        try:
-            return self._stream.write(text)
-        except OSError:
-            self._drop()
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError:
-            self._drop()
-
-    def _drop(self) -> None:
-        # For good: what is left in buffers would fail again when the interpreter ends.
-        with contextlib.suppress(OSError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
-
-
-def leave_if_stopped(trainer: Any) -> None:
+def exit_if_stopped(trainer: Any) -> None:
     """End the program where a signal has ended training, with 128 and the signal's number.
 
     Args:
@@ -226,5 +179,5 @@ def leave_if_stopped(trainer: Any) -> None:
         "--resume_from_checkpoint auto goes on.",
         *(signal.Signals(number).name, trainer.state.global_step, trainer.args.output_dir),
     )
-    leave_processes(trainer)
+    end_processes(trainer)
     sys.exit(128 + number)

@@ -4,21 +4,19 @@
 import logging
 import math
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from accelerate.data_loader import BatchSamplerShard
-from accelerate.utils import gather_object
 from datasets import Dataset
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
-from transformers import (
-    Seq2SeqTrainer,
-    set_seed,
-)
+from transformers import Seq2SeqTrainer, set_seed
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, rotate_checkpoints
 
@@ -26,53 +24,90 @@ from ..data.batching import TokenBatchSampler, batch_budget, training_batches
 from ..data.collating import ArrowPairs
 from ..data.encoding import side_lengths
 from ..data.streaming import TokenBatchStream, stream_loader
-from ..outcome.metrics import SacreBleu, exact_match
-from ..outcome.publishing import CheckpointPusher
-from ..outcome.samples import report_translations
 from ..settings.fields import VaswaniTrainingArguments
 from .callbacks import CheckpointClock, EarlyStopping, logged_name
-from .checkpoints import AUTO, STATE, last_checkpoints, saving
+from .checkpoints import AUTO, STATE, last_checkpoints
 from .resumption import Settings
+from .saving import write_checkpoint
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
 from .sharding import is_sharded, unsharded
 
 
 logger = logging.getLogger("training")
-# Of an optimizer's groups, what the settings say; `initial_lr` is the schedule's peak.
+# What the settings say of each of an optimizer's groups; `initial_lr` is the schedule's peak.
 OPTIMIZER_SETTINGS = ("initial_lr", "betas", "eps", "weight_decay")
 
 
-class VaswaniTrainer(Seq2SeqTrainer):
-    """Trains on token batches, and evaluates per token and per sentence on any number of processes.
+class Evaluation(Protocol):
+    """What an evaluator finds, as far as training reads it."""
 
-    Sets have columns `input_ids` and `labels`; evaluation sets also `source` and `target`.
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Figures by name, such as `loss`, without the name of the split."""
+
+    @property
+    def sentences(self) -> int:
+        """How many pairs were evaluated."""
+
+
+class Evaluator(Protocol):
+    """Evaluates a trainer's model on the batches of a split; every process calls it."""
+
+    def __call__(
+        self, trainer: "VaswaniTrainer", loader: DataLoader, split: str, **search: Any
+    ) -> Evaluation:
+        """`search` are settings of the beam search in place of those of `trainer.args`."""
+
+
+class VaswaniTrainer(Seq2SeqTrainer):
+    """Trains on token batches; evaluates per token and per sentence on any number of processes.
+
+    Args:
+        evaluator: does what `evaluate()` asks for; a trainer without one only trains.
+        on_evaluation: called with each evaluation, after it is logged.
+        on_checkpoint: called with each checkpoint, once it is on the disk.
+        settings: of the run, kept in each checkpoint.
+        arguments: the library's. Data sets have the columns `input_ids` and `labels`; those to
+            evaluate also `source` and `target`.
+
+    Attributes:
+        last_evaluation: what the last `evaluate()` found; `None` before the first.
+        target_tokens_seen: real target tokens of all updates up to the last entry of the log.
+        evaluation_seconds: spent in evaluations.
     """
 
     args: VaswaniTrainingArguments
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(
+        self,
+        *,
+        evaluator: Evaluator | None = None,
+        on_evaluation: Callable[["VaswaniTrainer", Any], None] | None = None,
+        on_checkpoint: Callable[["VaswaniTrainer", Path], None] | None = None,
+        settings: Settings | None = None,
+        **arguments: Any,
+    ) -> None:
         args, model = arguments["args"], arguments["model"]
         if args.learning_rate is None:
             warmup_steps = args.get_warmup_steps(args.max_steps)
             args.learning_rate = peak_learning_rate(model.config.d_model, warmup_steps)
         super().__init__(**arguments)
-        _part_random_streams(args)
+        _seed_process(args)
+        self.evaluator, self.on_evaluation = evaluator, on_evaluation
+        self.on_checkpoint, self.settings = on_checkpoint, settings
+        self.last_evaluation: Evaluation | None = None
+        self.target_tokens_seen = 0
+        self.evaluation_seconds = 0.0
         self.clock = CheckpointClock()
         self.add_callback(self.clock)
         self.early_stopping: EarlyStopping | None = None
         if args.early_stopping_patience is not None:
             self.early_stopping = EarlyStopping(args)
             self.add_callback(self.early_stopping)
-        self.bleu_signature: str | None = None
-        self.compound_split_signature: str | None = None
-        self.samples: list[tuple[str, str, str]] = []  # source, translation, reference
+        self._search: dict[str, Any] = {}  # of the evaluation under way
         self._tokens_since_log = torch.zeros((), dtype=torch.long)
         self._last_loss = torch.zeros(())
         self._last_log = time.monotonic()
-        self.target_tokens_seen = 0
-        self.evaluation_seconds = 0.0
-        self.pusher: CheckpointPusher | None = None
-        self.settings: Settings | None = None  # checkpoints keep them
 
     @property
     def stopped_early(self) -> bool:
@@ -102,7 +137,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         return loader
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """What each process adds to a checkpoint: its random state, and its place in a stream."""
+        """Each process's part of a checkpoint: its random state and its position in a stream."""
         super()._save_rng_state(output_dir)
         if isinstance(self.train_dataset, TokenBatchStream):
             num_batches = self.state.global_step * self.args.gradient_accumulation_steps
@@ -148,31 +183,31 @@ class VaswaniTrainer(Seq2SeqTrainer):
         """The library's training; a signal ends it with a checkpoint (`clock.stopped_by`).
 
         Raises:
-            DivergedError: if the loss or a weight is not a number any more.
+            DivergedError: if the loss or a weight is NaN or infinite.
             SaveError: if a checkpoint could not be written, as on a full disk.
         """
         try:
             outcome = super().train(*arguments, **named)
         finally:
             self.clock.signals.restore()
-        self.clock.hear_all(self.args)
+        self.clock.share_signal(self.args)
         if is_sharded(self.model):
             self.model: Any = unsharded(self.model)
             self.model_wrapped = self.model
         return outcome
 
     def _run_epoch(self, *arguments: Any, **named: Any) -> None:
-        # The library does an update before it asks whether a resumed run had its last one.
+        # The library makes an update before it asks whether a resumed run was already finished.
         if self.state.global_step >= self.state.max_steps or self.clock.is_over(self.args):
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*arguments, **named)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """What the checkpoint has, but for what the settings say: those may have changed.
+        """Load the checkpoint's optimizer and schedule, but keep this run's settings of them.
 
-        The library would take the rate and the rest of the optimizer's settings from the
-        checkpoint, but the warm-up from the settings.
+        The library would take learning rate, betas, epsilon and weight decay from the checkpoint,
+        and the warm-up from the settings.
         """
         given = [
             {name: group[name] for name in OPTIMIZER_SETTINGS if name in group}
@@ -185,7 +220,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             group.update(settings)
         schedule = self.lr_scheduler
         if isinstance(schedule, LambdaLR):
-            # As `LambdaLR` works it out: the same number, where nothing has changed.
+            # The formula of `LambdaLR`: the same number, where nothing has changed.
             schedule.base_lrs = [settings["initial_lr"] for settings in given]
             rates = [
                 peak * factor(schedule.last_epoch)
@@ -200,14 +235,14 @@ class VaswaniTrainer(Seq2SeqTrainer):
             self.state.best_global_step = None
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """The library's parts in the library's order, in a folder that is whole or not there.
+        """Write what the library writes, in its order, but whole or not at all.
 
-        Older checkpoints go once the new one is on the disk, not before.
+        Older checkpoints are removed only once the new one is on the disk.
         """
-        self._check_convergence()
+        self._check_finite()
         self.store_flos()
         state, run_dir = self.state, Path(self.args.output_dir)
-        with saving(self.args, state.global_step, self.is_fsdp_enabled) as folder:
+        with write_checkpoint(self.args, state.global_step, self.is_fsdp_enabled) as folder:
             self.save_model(folder, _internal_call=True)
             if state.best_global_step:
                 best = run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
@@ -223,12 +258,8 @@ class VaswaniTrainer(Seq2SeqTrainer):
                 state.save_to_json(str(Path(folder) / STATE))
                 if self.settings is not None:
                     self.settings.save(folder)
-        if self.pusher is not None:
-            self.pusher.push(
-                run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}",
-                {"updates": state.global_step, "max_steps": state.max_steps},
-                self.model.num_parameters(),
-            )
+        if self.on_checkpoint is not None:
+            self.on_checkpoint(self, run_dir / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
         if self.args.should_save:
             rotate_checkpoints(
                 output_dir=str(run_dir),
@@ -238,7 +269,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
             )
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Nothing to do: `check_push` has made the repository before training."""
+        """Do nothing: `check_push` has made the repository before training."""
 
     # Schedule (section 5.3)
 
@@ -279,46 +310,57 @@ class VaswaniTrainer(Seq2SeqTrainer):
         logs["elapsed_seconds"] = round(now - self.clock.begun, 1)
         super().log(logs, *rest, **named)
         if not math.isfinite(logs.get("loss_nats_per_token", 0.0)):
-            self._check_convergence()
+            self._check_finite()
 
-    def _check_convergence(self) -> None:
-        """Refuse to go on with a loss or weights that are no numbers, on any process."""
-        parts = [parameter.detach() for parameter in self.model.parameters()]
-        if not self.args.fp16:  # which passes over an update that overflows
-            parts.append(self._last_loss)
-        # Of weights that are shared out each process sees its own.
-        local = (getattr(part, "_local_tensor", part) for part in parts)
-        lost = sum((~part.isfinite().all()).float().to(self.args.device) for part in local)
-        if float(self.accelerator.reduce(lost)):
-            earlier = last_checkpoints(self.args.output_dir, 1, self.state.global_step)
-            way_out = (
-                f"{earlier[0].name} in {self.args.output_dir} is from before: go on from there by "
-                f"--resume_from_checkpoint {AUTO}, or train anew,"
-                if earlier
-                else "Train anew,"
-            )
-            raise DivergedError(
-                f"training has diverged: at update {self.state.global_step} the loss or a weight "
-                f"is not a number any more. {way_out} with a lower learning_rate than "
-                f"{self.args.learning_rate:g} or more warmup_steps than "
-                f"{self.args.warmup_steps:g}."
-            )
+    def _check_finite(self) -> None:
+        """Refuse to go on with a loss or weights that are NaN or infinite, on any process."""
+        tensors = [parameter.detach() for parameter in self.model.parameters()]
+        if not self.args.fp16:  # its gradient scaler skips an update whose loss overflows
+            tensors.append(self._last_loss)
+        # Of a sharded weight each process looks at its own shard.
+        local = (each.to_local() if isinstance(each, DTensor) else each for each in tensors)
+        broken = sum((~each.isfinite().all()).float().to(self.args.device) for each in local)
+        if not float(self.accelerator.reduce(broken)):
+            return
+        earlier = last_checkpoints(self.args.output_dir, 1, self.state.global_step)
+        kept = (
+            f"; earlier checkpoints are kept: --resume_from_checkpoint {AUTO} goes on from "
+            f"{earlier[0].name} in {self.args.output_dir}"
+            if earlier
+            else ""
+        )
+        raise DivergedError(
+            f"training has diverged: at update {self.state.global_step} the loss or a weight is "
+            f"NaN or infinite. Restart with a learning_rate below {self.args.learning_rate:g} or "
+            f"warmup_steps above {self.args.warmup_steps:g}{kept}."
+        )
 
-    def evaluate(self, *arguments: Any, **named: Any) -> dict[str, float]:
-        """The library's evaluation; the time it takes does not count against training speed."""
+    # Evaluation
+
+    def evaluate(
+        self,
+        eval_dataset: Any = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+        **search: Any,
+    ) -> dict[str, float]:
+        """The library's evaluation, which training calls, by the evaluator.
+
+        The time it takes does not count against the speed of training.
+
+        Returns:
+            The figures and the time, as they are logged: each name begins with
+            `metric_key_prefix`. `last_evaluation` has the texts as well.
+        """
         begun = time.monotonic()
-        metrics = super().evaluate(*arguments, **named)
+        self._search = search
+        metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
         seconds = time.monotonic() - begun
         self._last_log += seconds
         self.evaluation_seconds += seconds
-        report_translations(self, named.get("metric_key_prefix", "eval"))
+        if self.on_evaluation is not None:
+            self.on_evaluation(self, self.last_evaluation)
         return metrics
-
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        # With save_strategy=best the answer alone decides whether to save: it would drop the
-        # checkpoints that the clock or the end of training asked for.
-        asked = self.control.should_save
-        return super()._determine_best_metric(metrics=metrics, trial=trial) or asked
 
     def evaluation_loop(
         self,
@@ -328,89 +370,27 @@ class VaswaniTrainer(Seq2SeqTrainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
-        """Loss and perplexity per token, unsmoothed; BLEU and exact match per sentence.
-
-        Every sentence counts once, whatever the number of processes. Predictions come back as text,
-        in the order of the set, on every process.
-        """
-        model, pairs = self.model.eval(), cast(ArrowPairs, dataloader.dataset).pairs
-        # The library asks for the loss alone where it has no `compute_metrics`.
-        with_text = self.args.predict_with_generate and not self.args.prediction_loss_only
-        nats_and_tokens = torch.zeros(2, dtype=torch.float64)
-        translated: list[tuple[int, str]] = []
-        for inputs in dataloader:
-            inputs = self._prepare_inputs(inputs)
-            index = inputs.pop("index").tolist()
-            with torch.no_grad(), self.compute_loss_context_manager():
-                outputs = model(**inputs)
-            tokens = int((inputs["labels"] >= 0).sum())
-            nats_and_tokens += torch.tensor([float(outputs.loss) * tokens, tokens])
-            if with_text:
-                translated += zip(index, self._translate(inputs), strict=True)
-            self.callback_handler.on_prediction_step(self.args, self.state, self.control)
-        totals = self.accelerator.reduce(nats_and_tokens.float().to(self.args.device))
-        nats, tokens = totals.tolist()
-        metrics = {
-            f"{metric_key_prefix}_loss": nats / tokens,
-            f"{metric_key_prefix}_perplexity_per_token": math.exp(min(nats / tokens, 700.0)),
-        }
-        predictions: list[str] = []
-        references = list(pairs["target"]) if with_text else []
-        if with_text:
-            by_place = dict(gather_object(translated))
-            predictions = [by_place[place] for place in range(len(references))]
-            metrics |= self._score(predictions, references, metric_key_prefix)
-            sources = list(pairs["source"])
-            self.samples = list(zip(sources, predictions, references, strict=True))
+        """The part of the library's `evaluate()` that the evaluator does."""
+        assert self.evaluator is not None, "nothing can be evaluated without an evaluator"
+        found = self.evaluator(self, dataloader, metric_key_prefix, **self._search)
+        self.last_evaluation = found
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.figures.items()}
         return EvalLoopOutput(
-            predictions=predictions,
-            label_ids=references,
-            metrics=metrics,
-            num_samples=len(pairs),
+            predictions=None, label_ids=None, metrics=metrics, num_samples=found.sentences
         )
 
-    def _translate(self, inputs: dict[str, torch.Tensor]) -> list[str]:
-        # `evaluate(..., num_beams=4)` arrives here by way of the library's `_gen_kwargs`.
-        options = {
-            "num_beams": self.args.generation_num_beams or 1,
-            "max_extra_tokens": self.args.max_extra_tokens,
-            **self._gen_kwargs,
-            "max_new_tokens": self.args.generation_max_length,
-            "synced_gpus": is_sharded(self.model) and self.args.world_size > 1,
-        }
-        options = {name: value for name, value in options.items() if value is not None}
-        options.pop("max_length", None)
-        with torch.no_grad(), self.compute_loss_context_manager():
-            generated = self.model.generate(
-                input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **options
-            )
-        return self.processing_class.batch_decode(generated, skip_special_tokens=True)
-
-    def _score(
-        self, predictions: list[str], references: list[str], prefix: str
-    ) -> dict[str, float]:
-        bleu, lowercase = SacreBleu(), self.args.bleu_lowercase
-        texts = {"predictions": predictions, "references": references, "lowercase": lowercase}
-        result = bleu.compute(**texts, tokenize=self.args.bleu_tokenize)
-        self.bleu_signature = result["signature"]
-        scores = {
-            f"{prefix}_bleu": result["score"],
-            f"{prefix}_exact_match": exact_match(predictions, references),
-        }
-        if self.args.compound_split_bleu is not None:
-            result = bleu.compute(
-                **texts, tokenize=self.args.compound_split_bleu, split_compounds=True
-            )
-            self.compound_split_signature = result["signature"]
-            scores[f"{prefix}_compound_split_bleu"] = result["score"]
-        return scores
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        # With save_strategy=best the library saves if and only if this is true. The checkpoints
+        # that the clock or the end of training asked for are saved as well.
+        is_due = self.control.should_save
+        return super()._determine_best_metric(metrics=metrics, trial=trial) or is_due
 
 
-def _part_random_streams(args: VaswaniTrainingArguments) -> None:
-    """Give each process random numbers of its own, from which it draws its masks of dropout.
+def _seed_process(args: VaswaniTrainingArguments) -> None:
+    """Seed each process differently, so that it draws dropout masks of its own.
 
-    The library has just given all of them the same. Weights have their initial values by then; the
-    first process keeps its numbers, which are those of a process alone.
+    The library has seeded all of them alike. The first process keeps that seed, so that it draws
+    what a single process would. Weights have their initial values already.
     """
     if args.process_index:
         words = np.random.SeedSequence((args.seed, args.process_index)).generate_state(1)
@@ -418,4 +398,4 @@ def _part_random_streams(args: VaswaniTrainingArguments) -> None:
 
 
 class DivergedError(RuntimeError):
-    """The loss or a weight is no number; the message says since when and what would do."""
+    """The loss or a weight is NaN or infinite; the message names the update and the remedy."""

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Pushes to the Hub: asked about before training; checkpoints on the way; the model at the end."""
+"""Pushes to the Hub: checked before training; checkpoints during it; the model at its end."""
 
 import logging
 import sys
@@ -14,7 +14,8 @@ from vaswani_hf.hub.card import CARD, card_for_push, check_language, make_card
 from vaswani_hf.hub.errors import HubError
 from vaswani_hf.hub.upload import prepare, push, stage, upload
 
-from ..settings.fields import Arguments
+from ..loop.trainer import VaswaniTrainer
+from ..settings.fields import Arguments, VaswaniTrainingArguments
 
 
 logger = logging.getLogger("training")
@@ -22,10 +23,11 @@ STRATEGIES = (HubStrategy.END, HubStrategy.EVERY_SAVE)
 
 
 def check_push(arguments: Arguments) -> None:
-    """Find out before training whether its model could be pushed, and make the repository.
+    """Check before training that its model can be pushed, and make the repository.
 
     Raises:
-        ValueError: if the license is not said, a setting cannot be, or the repository is taken.
+        ValueError: if the license is missing, a setting is invalid, or the repository cannot
+            be used.
         HubError: if the Hub cannot be reached or refuses.
     """
     training, data = arguments.training, arguments.data
@@ -55,11 +57,20 @@ def check_push(arguments: Arguments) -> None:
         )
 
 
-class CheckpointPusher:
-    """Pushes checkpoints while training goes on; what fails is told and keeps nobody.
+def pushes_checkpoints(training: VaswaniTrainingArguments) -> bool:
+    """Whether this process pushes checkpoints during training."""
+    return bool(
+        training.push_to_hub
+        and training.hub_strategy == HubStrategy.EVERY_SAVE
+        and training.should_save
+    )
 
-    One push at a time: a checkpoint that comes while another is on its way is passed over, unless
-    `hub_always_push` is set.
+
+class CheckpointPusher:
+    """Pushes checkpoints while training goes on; a push that fails is only logged.
+
+    A checkpoint that comes while another is being pushed is skipped, or with `hub_always_push`
+    waits its turn.
     """
 
     def __init__(self, arguments: Arguments) -> None:
@@ -67,19 +78,22 @@ class CheckpointPusher:
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="push")
         self._sent: Future[None] | None = None
 
-    def push(self, checkpoint: Path, progress: dict[str, int], num_parameters: int) -> None:
+    def push(self, trainer: VaswaniTrainer, checkpoint: Path) -> None:
         """Copy a checkpoint's model aside, and push the copy from another thread."""
         is_busy = self._sent is not None and not self._sent.done()
         if is_busy and not self.arguments.training.hub_always_push:
-            logger.info("%s is not pushed: an earlier one is on its way.", checkpoint.name)
+            logger.info("%s is not pushed: an earlier one still is.", checkpoint.name)
             return
         data, training = self.arguments.data, self.arguments.training
         aside = tempfile.TemporaryDirectory(prefix="vaswani_hf_push_")
         staged = Path(aside.name) / "model"
         results: dict[str, Any] = {
             "recipe": self.arguments.recipe,
-            "parameters": num_parameters,
-            "progress": progress,
+            "parameters": trainer.model.num_parameters(),
+            "progress": {
+                "updates": trainer.state.global_step,
+                "max_steps": trainer.state.max_steps,
+            },
         }
         try:
             stage(checkpoint, staged)
@@ -97,7 +111,7 @@ class CheckpointPusher:
         self._sent = self._sender.submit(self._send, aside, staged, checkpoint.name)
 
     def wait(self) -> None:
-        """Return when nothing is on its way."""
+        """Return when everything is pushed."""
         self._sender.shutdown()
 
     def _send(
@@ -120,10 +134,10 @@ class CheckpointPusher:
 
 
 def push_model(arguments: Arguments) -> None:
-    """Push what the run has left, the averaged model, and check it; only the first process does.
+    """Push the final model and check what was pushed; only the first process does.
 
     Raises:
-        SystemExit: if it fails, with what to type once the cause is gone.
+        SystemExit: if it fails, with the command that pushes it again.
     """
     training, data = arguments.training, arguments.data
     if not training.push_to_hub or training.process_index:
@@ -144,7 +158,7 @@ def push_model(arguments: Arguments) -> None:
     except (HubError, ValueError) as error:
         revision = f" --revision {training.hub_revision}" if training.hub_revision else ""
         sys.exit(
-            f"training/run.py: {error}\nThe model is whole in {folder}. To push it again:\n"
+            f"training/run.py: {error}\nThe model is complete in {folder}. To push it again:\n"
             f"  vaswani-hf push {folder} --to {repo_id}{revision}"
         )
     logger.info(

@@ -2,33 +2,30 @@
 """The first translations of an evaluation, in TensorBoard and trackio."""
 
 import html
-import logging
 import re
+from collections.abc import Sequence
 
-from transformers import Seq2SeqTrainer
-from transformers.integrations import (
-    TensorBoardCallback,
-    TrackioCallback,
-)
+from transformers.integrations import TensorBoardCallback, TrackioCallback
+
+from ..loop.trainer import VaswaniTrainer
+from .evaluation import Evaluation, Translation
 
 
-logger = logging.getLogger("training")
 NUM_SAMPLES = 5  # translations that are shown after an evaluation
-COLUMNS = ("source", "translation", "reference")
 _MARKDOWN = re.compile(r"([\\`*_\[\]|])")
 
 
-def report_translations(trainer: Seq2SeqTrainer, split: str) -> None:
-    """Send the first translations of an evaluation to TensorBoard and trackio, where they listen.
+def report_translations(trainer: VaswaniTrainer, evaluation: Evaluation) -> None:
+    """Send the first translations of an evaluation to TensorBoard and trackio.
 
     Args:
-        trainer: after the evaluation; `report_to` has said where to.
-        split: what was evaluated, the prefix of the figures: `eval`, `validation` or `test`.
+        trainer: after it has logged the evaluation; `report_to` names the receivers.
+        evaluation: with or without translations.
     """
-    if not trainer.is_world_process_zero() or not trainer.samples:
+    if not trainer.is_world_process_zero() or not evaluation.translations:
         return
-    samples, step = trainer.samples[:NUM_SAMPLES], trainer.state.global_step
-    name = f"{split}/translations"
+    samples, step = evaluation.translations[:NUM_SAMPLES], trainer.state.global_step
+    name = f"{evaluation.split}/translations"
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.tb_writer is not None:
             callback.tb_writer.add_text(name, markdown_table(samples), step)
@@ -36,13 +33,15 @@ def report_translations(trainer: Seq2SeqTrainer, split: str) -> None:
         elif isinstance(callback, TrackioCallback):
             import trackio
 
-            table = trackio.Table(columns=list(COLUMNS), data=[list(row) for row in samples])
-            trackio.log({name: table, "train/global_step": step})
+            columns, rows = list(Translation._fields), [list(sample) for sample in samples]
+            trackio.log(
+                {name: trackio.Table(columns=columns, data=rows), "train/global_step": step}
+            )
 
 
-def markdown_table(samples: list[tuple[str, str, str]]) -> str:
-    """Sources, translations and references as a Markdown table that shows every character."""
-    rows = [COLUMNS, ("---",) * len(COLUMNS)]
+def markdown_table(samples: Sequence[Translation]) -> str:
+    """Translations as a Markdown table that shows every character as it is."""
+    rows = [Translation._fields, ("---",) * len(Translation._fields)]
     rows += [tuple(_literal(text) for text in sample) for sample in samples]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

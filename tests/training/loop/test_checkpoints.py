@@ -8,15 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.loop.checkpoints import (
-    SaveError,
-    check_output_dir,
-    checkpoints,
-    find_checkpoint,
-    last_checkpoints,
-    saving,
-    what_is_torn,
-)
+from training.loop.checkpoints import checkpoints, find_checkpoint, find_damage, last_checkpoints
+from training.loop.output_dir import check_output_dir
+from training.loop.saving import SaveError, write_checkpoint
 from training.settings.fields import VaswaniTrainingArguments
 
 
@@ -53,14 +47,14 @@ def test_auto_passes_over_a_checkpoint_that_lacks_a_part(tmp_path, part):
     whole, torn = make(tmp_path, 1), make(tmp_path, 2)
     (torn / part).unlink()
     assert find_checkpoint(asked(tmp_path, "auto")) == str(whole)
-    assert what_is_torn(torn) == f"{part} is missing"
+    assert find_damage(torn) == f"{part} is missing"
 
 
 def test_truncated_weights_are_recognised(tmp_path):
     torn = make(tmp_path, 2)
     weights = torn / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    assert what_is_torn(torn).startswith("model.safetensors is damaged")
+    assert find_damage(torn).startswith("model.safetensors is damaged")
 
 
 def test_a_torn_checkpoint_that_is_asked_for_is_refused(tmp_path):
@@ -102,10 +96,10 @@ def test_what_a_killed_run_has_begun_with_does_not_hinder_a_fresh_start(tmp_path
     (tmp_path / "config.yaml").write_text("")
     (tmp_path / "tokenizer").mkdir()
     (make(tmp_path, 5) / "optimizer.pt").unlink()
-    check_output_dir(asked(tmp_path, "auto"), None, is_begun=True)
+    check_output_dir(asked(tmp_path, "auto"), None, has_begun=True)
     (tmp_path / "README.md").write_text("mine")
     with pytest.raises(ValueError, match=r"would replace: README\.md\."):
-        check_output_dir(asked(tmp_path, "auto"), None, is_begun=True)
+        check_output_dir(asked(tmp_path, "auto"), None, has_begun=True)
 
 
 def test_checkpoints_that_are_not_this_projects_are_not_rotated_away(tmp_path):
@@ -160,7 +154,7 @@ def real(tmp_path_factory):
 
 
 def test_the_librarys_own_checkpoint_is_whole(real):
-    assert what_is_torn(real) is None
+    assert find_damage(real) is None
 
 
 @pytest.mark.parametrize(
@@ -174,7 +168,7 @@ def test_a_part_that_was_cut_in_half_is_recognised(real, part):
     content = (real / part).read_bytes()
     os.truncate(real / part, len(content) // 2)
     try:
-        torn = what_is_torn(real)
+        torn = find_damage(real)
     finally:
         (real / part).write_bytes(content)
     # What was chosen is of no use for going on.
@@ -204,7 +198,7 @@ def test_another_number_of_processes_is_warned_of(tmp_path, caplog):
 
 
 def test_a_checkpoint_has_its_name_only_when_it_is_whole(tmp_path):
-    with saving(asked(tmp_path, None), 5, is_sharded=False) as folder:
+    with write_checkpoint(asked(tmp_path, None), 5, is_sharded=False) as folder:
         assert checkpoints(tmp_path) == []
         (tmp_path / "unfinished-checkpoint-5" / "weights").write_text("all of them")
         assert os.path.samefile(folder, tmp_path / "unfinished-checkpoint-5")
@@ -213,14 +207,14 @@ def test_a_checkpoint_has_its_name_only_when_it_is_whole(tmp_path):
 
 
 def test_a_file_that_another_process_renames_meanwhile_does_no_harm(tmp_path):
-    with saving(asked(tmp_path, None), 5, is_sharded=False) as folder:
+    with write_checkpoint(asked(tmp_path, None), 5, is_sharded=False) as folder:
         os.symlink("renamed", f"{folder}/.tmp")  # seen in the folder, and not there when opened
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-5"]
 
 
 def test_a_torn_checkpoint_is_replaced_by_a_whole_one(tmp_path):
     (make(tmp_path, 5) / "rng_state_3.pth").write_text("of an earlier run")
-    with saving(asked(tmp_path, None), 5, is_sharded=False) as folder:
+    with write_checkpoint(asked(tmp_path, None), 5, is_sharded=False) as folder:
         torch.save({}, f"{folder}/optimizer.pt")
     assert [path.name for path in tmp_path.rglob("*")] == ["checkpoint-5", "optimizer.pt"]
 
@@ -238,7 +232,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_nothing_torn(tmp_path, part)
     try:
         with (
             pytest.raises(SaveError, match=r"/checkpoint-8 could not be written \(") as told,
-            saving(asked(tmp_path, None), 8, is_sharded=False) as folder,
+            write_checkpoint(asked(tmp_path, None), 8, is_sharded=False) as folder,
         ):
             resource.setrlimit(resource.RLIMIT_FSIZE, (20000, limits[1]))
             write(tmp_path / os.path.basename(folder) / part)
@@ -247,13 +241,13 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_nothing_torn(tmp_path, part)
         signal.signal(signal.SIGXFSZ, before)
     assert "The last whole checkpoint is checkpoint-4: make room" in str(told.value)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-4"]
-    assert what_is_torn(tmp_path / "checkpoint-4") is None
+    assert find_damage(tmp_path / "checkpoint-4") is None
 
 
 def test_what_is_no_failed_write_is_not_called_one(tmp_path):
     with (
         pytest.raises(RuntimeError, match="CUDA") as told,
-        saving(asked(tmp_path, None), 8, is_sharded=False),
+        write_checkpoint(asked(tmp_path, None), 8, is_sharded=False),
     ):
         raise RuntimeError("CUDA error")
     assert not isinstance(told.value, SaveError)

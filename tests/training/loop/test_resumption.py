@@ -1,238 +1,269 @@
-"""A run that was killed, stopped or out of disk space goes on as if nothing had happened."""
+"""What a resumed run may change of its settings, and what then happens."""
 
 import json
+import logging
 import os
-import signal
+import shutil
 
 import pytest
 import torch
-import transformers
-from packaging.version import Version
-from safetensors.torch import load_file
-from transformers.trainer_pt_utils import safe_globals
+from datasets import Dataset
 
 from tests.training.runs import RECIPE, results_of, run, write_pairs
-from training.loop.checkpoints import what_is_torn
+from training.loop.resumption import SETTINGS, Settings, fingerprint
+from training.settings.reading import parse_arguments
+from vaswani_hf import VaswaniConfig
 
 
-LAST = 16  # updates; an epoch has about six
-
-# training/run.py with an accident: at what the library writes, or before a batch is trained on.
-ACCIDENT = """\
-import os, resource, signal, sys
-import torch
-from training.run import main
-from training.loop.trainer import VaswaniTrainer
-
-what, rank = os.environ["ACCIDENT"], os.environ.get("RANK", "0")
-torch_save, training_step = torch.save, VaswaniTrainer.training_step
-batches = 0
-
-def save(thing, path, *rest, **named):
-    if not str(path).endswith("unfinished-checkpoint-8/optimizer.pt"):
-        return torch_save(thing, path, *rest, **named)
-    if what == "full disk":  # no file may grow beyond 20 kB
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, resource.RLIM_INFINITY))
-        return torch_save(thing, path, *rest, **named)
-    torch_save(thing, path, *rest, **named)
-    if what == "killed":
-        os.truncate(path, os.path.getsize(path) // 2)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def step(self, *arguments, **named):
-    global batches
-    batches += 1
-    # The first of the two batches of the third update from here on; of one process only.
-    if what == "stopped" and batches == 5 and self.args.process_index == self.args.world_size - 1:
-        os.kill(os.getpid(), signal.SIGTERM)
-    return training_step(self, *arguments, **named)
-
-torch.save, VaswaniTrainer.training_step = save, step
-main(sys.argv[1:])
-"""
+@pytest.fixture
+def recipe(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(RECIPE)
+    return str(tmp_path / "tiny.yaml")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("resumption")
-    write_pairs(folder / "train.tsv", 90)
-    write_pairs(folder / "test.tsv", 3, seed=1)
-    (folder / "tiny.yaml").write_text(RECIPE)
-    (folder / "accident.py").write_text(ACCIDENT)
-    return folder
+def told(recipe, *options, text="a.tsv"):
+    return parse_arguments([recipe, "--train_file", text, *options])
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
-def lives(request, folder):
-    """An undisturbed run, and one that ends by every accident in turn and is resumed each time."""
-    processes = request.param
-    if processes > 1 and Version(transformers.__version__) < Version("5.23"):
-        pytest.skip("transformers before 5.23 cannot resume several processes on a CPU")
+@pytest.fixture
+def made(recipe, tmp_path):
+    """A checkpoint after 7 updates by the recipe, of pairs `PAIRS`, as far as settings matter."""
 
-    def live(name, accident="none", status=0):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("ACCIDENT", accident)
-            return run(
-                folder,
-                *("--train_file", str(folder / "train.tsv")),
-                *("--test_file", str(folder / "test.tsv")),
-                *("--output_dir", str(folder / f"{name}_{processes}")),
-                *("--max_steps", str(LAST), "--resume_from_checkpoint", "auto"),
-                processes=processes,
-                script=folder / "accident.py",
-                status=status,
-            )
+    def make(*options):
+        arguments = told(recipe, *options)
+        folder = tmp_path / "checkpoint-7"
+        VaswaniConfig(**arguments.model).save_pretrained(folder)
+        settings = Settings(arguments)
+        settings.check_text(PAIRS)
+        settings.save(folder)
+        (folder / "trainer_state.json").write_text(json.dumps({"global_step": 7}))
+        return folder
 
-    live("undisturbed")
-    output = folder / f"disturbed_{processes}"
-    told, left = {}, {}
-    for accident in ("full disk", "killed", "stopped"):
-        if processes > 1 and accident == "full disk":
-            continue  # one process shows it; a launch costs time
-        told[accident] = live("disturbed", accident, status=None)
-        left[accident] = {path.name for path in output.glob("*checkpoint-*")}
-    told["finished"] = live("disturbed")
-    before = (output / "model.safetensors").read_bytes()
-    if processes == 1:
-        told["again"] = live("disturbed")
-    return folder / f"undisturbed_{processes}", output, told, left, before, processes
+    return make
 
 
-def test_it_ends_with_the_weights_of_an_undisturbed_run_bit_for_bit(lives):
-    undisturbed, output, *_ = lives
-    assert results_of(output)["training"]["updates"] == LAST
-    for name in ("model.safetensors", f"checkpoint-{LAST}/model.safetensors"):
-        expected, resumed = load_file(undisturbed / name), load_file(output / name)
-        assert expected.keys() == resumed.keys()
-        assert all(torch.equal(expected[key], resumed[key]) for key in expected), name
-
-
-def test_its_optimizer_and_schedule_are_those_of_an_undisturbed_run(lives):
-    undisturbed, output, *_ = lives
-    both = [
-        torch.load(path / f"checkpoint-{LAST}" / "optimizer.pt", weights_only=True)
-        for path in (undisturbed, output)
-    ]
-    assert both[0]["param_groups"] == both[1]["param_groups"]
-    for place, expected in both[0]["state"].items():
-        for name, tensor in expected.items():
-            assert torch.equal(tensor, both[1]["state"][place][name]), (place, name)
-
-
-def test_each_process_goes_on_with_random_numbers_of_its_own(lives):
-    undisturbed, output, _, _, _, processes = lives
-    names = ["rng_state.pth"] if processes == 1 else ["rng_state_0.pth", "rng_state_1.pth"]
-    with safe_globals():  # NumPy's part of a random state
-        both = [
-            [
-                torch.load(path / f"checkpoint-{LAST}" / name, weights_only=True)["cpu"]
-                for name in names
-            ]
-            for path in (undisturbed, output)
-        ]
-    assert all(map(torch.equal, *both))
-    assert processes == 1 or not torch.equal(*both[0])
-
-
-def test_a_kill_while_a_checkpoint_is_written_leaves_it_unfinished_and_the_last_one(lives):
-    _, _, told, left, _, _ = lives
-    assert told["killed"].returncode not in (0, 143)
-    assert left["killed"] == {"checkpoint-4", "unfinished-checkpoint-8"}
-
-
-def test_the_resumed_run_says_where_it_goes_on_and_what_it_removes(lives):
-    _, _, told, _, _, _ = lives
-    assert "Removing unfinished-checkpoint-8: its run ended" in told["stopped"].stderr
-    assert "Resuming from checkpoint-4." in told["stopped"].stderr
-
-
-def test_sigterm_saves_in_mid_epoch_and_stops_with_the_way_to_go_on(lives):
-    _, output, told, left, _, processes = lives
-    # Resumed at 4, asked to stop in the third update from there.
-    assert "Stopped by SIGTERM. checkpoint-7 in" in told["stopped"].stderr
-    assert "--resume_from_checkpoint auto goes on" in told["stopped"].stderr
-    assert left["stopped"] == {"checkpoint-4", "checkpoint-7"}
-    assert what_is_torn(output / "checkpoint-7") is None
-    assert "Resuming from checkpoint-7." in told["finished"].stderr
-    if processes == 1:  # else it is the launcher's status
-        assert told["stopped"].returncode == 128 + signal.SIGTERM
-        assert "Traceback" not in told["stopped"].stderr
-
-
-def test_a_full_disk_stops_the_run_and_leaves_the_last_checkpoint(lives):
-    _, output, told, left, _, processes = lives
-    if processes > 1:
-        pytest.skip("shown by one process")
-    full = told["full disk"]
-    assert full.returncode == 1
-    last = full.stderr.strip().splitlines()[-1]
-    assert f"{output}/checkpoint-8 could not be written (" in last
-    assert "The last whole checkpoint is checkpoint-4: make room and go on with" in last
-    assert "Traceback" not in full.stderr
-    assert left["full disk"] == {"checkpoint-4"}
-    assert "Resuming from checkpoint-4." in told["killed"].stderr
-
-
-# training/run.py on a disk that is full from some place on.
-FULL = """\
-import os, resource, sys
-import training.loop.model, training.outcome.results, training.run
-from transformers import PreTrainedTokenizerFast
-
-def then(function):
-    def filled(*arguments, **named):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-        return function(*arguments, **named)
-    return filled
-
-place = os.environ["PLACE"]
-if place == "tokenizer":
-    PreTrainedTokenizerFast.save_pretrained = then(PreTrainedTokenizerFast.save_pretrained)
-elif place == "config.yaml":
-    training.run.write_config = then(training.run.write_config)
-else:
-    training.run.export = then(training.run.export)
-training.run.main(sys.argv[1:])
-"""
+PAIRS = Dataset.from_dict({"input_ids": [[5, 6, 2], [7, 2]], "labels": [[8, 2], [9, 2]]})
 
 
 @pytest.mark.parametrize(
-    ("place", "way_out"),
+    ("options", "message"),
     [
-        ("tokenizer", "There is no whole checkpoint: make room, or choose another --output_dir."),
-        ("config.yaml", "There is no whole checkpoint: make room, or choose another --output_dir."),
-        ("", "The last whole checkpoint is checkpoint-4: make room and go on with --resume_from_"),
+        (["--d_model", "64"], "d_model=32 then and 64 now"),
+        (["--decoder_layers", "2"], "decoder_layers=1 then and 2 now"),
+        (["--position_encoding", "learned"], "position_encoding='sinusoidal' then and 'learned'"),
+        (["--vocab_size", "310"], "vocab_size=300 then and 310 now"),
+        (["--source_tokens", "480"], "source_tokens=240 then and 480 now"),
+        (["--max_padding", "1"], r"max_padding=0\.03 then and 1\.0 now"),
+        (["--seed", "3"], "seed=42 then and 3 now"),
+        (["--max_length", "7"], "max_length=256 then and 7 now"),
+        (["--drop_copies"], "drop_copies=False then and True now"),
+        (["--tokenizer", "other"], "tokenizer=None then and 'other' now"),
+        (["--optim", "adafactor"], "optim='adamw_torch_fused' then and 'adafactor' now"),
+        (
+            [
+                *("--lr_scheduler_type", "greedy", "--eval_strategy", "steps"),
+                *("--validation_file", "b.tsv"),
+            ],
+            "lr_scheduler_type='inverse_sqrt' then and 'greedy' now",
+        ),
     ],
-    ids=["tokenizer", "config", "export"],
 )
-def test_a_disk_that_is_full_outside_training_is_told_in_one_line(folder, tmp_path, place, way_out):
-    (folder / "full.py").write_text(FULL)
-    done = run(
-        folder,
-        *("--train_file", str(folder / "train.tsv"), "--output_dir", str(tmp_path / "out")),
-        *("--max_steps", "4"),
-        script=folder / "full.py",
+def test_what_weights_or_pairs_hang_on_may_not_change(made, recipe, options, message):
+    checkpoint = made()
+    with pytest.raises(ValueError, match=rf"checkpoint-7 was made with other .*{message}"):
+        Settings(told(recipe, *options)).resume_from(checkpoint)
+
+
+def test_all_that_differs_is_named(made, recipe):
+    with pytest.raises(ValueError, match="d_model=32 then and 64 now; seed=42 then and 3 now"):
+        Settings(told(recipe, "--seed", "3", "--d_model", "64")).resume_from(made())
+
+
+def test_the_shape_is_compared_where_a_checkpoint_has_no_settings(made, recipe, caplog):
+    checkpoint = made()
+    (checkpoint / SETTINGS).unlink()
+    with caplog.at_level(logging.INFO, logger="training"):
+        Settings(told(recipe, "--seed", "3")).resume_from(checkpoint)
+    assert "checkpoint-7 has no settings.json: only the shape of its model" in caplog.text
+    with pytest.raises(ValueError, match="d_ff=64 then and 128 now"):
+        Settings(told(recipe, "--d_ff", "128")).resume_from(checkpoint)
+
+
+def test_what_may_change_is_told_and_kept(made, recipe, caplog):
+    checkpoint = made()
+    settings = Settings(told(recipe, "--dropout", "0.2", "--save_steps", "9", "--bf16", "true"))
+    with caplog.at_level(logging.INFO, logger="training"):
+        settings.resume_from(checkpoint)
+    changed = {"dropout": (0.1, 0.2), "save_steps": (4, 9), "bf16": (False, True)}
+    assert settings.changes == [{"after_update": 7, "settings": changed}]
+    for name, (then, now) in changed.items():
+        assert f"{name}={now} (before: {then})" in caplog.text
+
+
+def test_changes_are_kept_one_after_the_other(made, recipe):
+    checkpoint = made()
+    for number, steps in enumerate(("9", "11"), start=1):
+        settings = Settings(told(recipe, "--save_steps", steps))
+        settings.resume_from(checkpoint)
+        settings.save(checkpoint)
+        assert len(settings.changes) == number
+    assert settings.changes[-1]["settings"] == {"save_steps": (9, 11)}
+
+
+def test_the_same_settings_change_nothing(made, recipe):
+    settings = Settings(told(recipe, "--output_dir", "elsewhere", "--validation_file", "b.tsv"))
+    settings.resume_from(made())
+    settings.check_text(PAIRS)
+    assert settings.changes == []
+
+
+def test_text_that_has_moved_is_the_same_and_other_text_is_refused(made, recipe):
+    checkpoint, moved = made(), Settings(told(recipe, text="moved.tsv"))
+    moved.resume_from(checkpoint)
+    moved.check_text(PAIRS)
+    other = Dataset.from_dict({**PAIRS.to_dict(), "labels": [[8, 2], [10, 2]]})
+    with pytest.raises(ValueError, match=r"train_file=\['a\.tsv'\] then and \['moved\.tsv'\] now"):
+        moved.check_text(other)
+    same_place = Settings(told(recipe))
+    same_place.resume_from(checkpoint)
+    with pytest.raises(ValueError, match="checkpoint-7 was made with other training text"):
+        same_place.check_text(other)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"input_ids": [[7, 2], [5, 6, 2]], "labels": [[9, 2], [8, 2]]},  # another order
+        {"input_ids": [[5, 6], [2, 7, 2]], "labels": [[8, 2], [9, 2]]},  # cut elsewhere
+        {"input_ids": [[8, 2], [9, 2]], "labels": [[5, 6, 2], [7, 2]]},  # sides exchanged
+    ],
+)
+def test_the_fingerprint_is_of_the_pairs_and_their_order(columns):
+    assert fingerprint(Dataset.from_dict(columns)) != fingerprint(PAIRS)
+    assert fingerprint(PAIRS.select([1, 0]).select([1, 0])) == fingerprint(PAIRS)
+
+
+# The whole of it
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """Four updates of a run."""
+    folder = tmp_path_factory.mktemp("settings")
+    write_pairs(folder / "train.tsv", 90)
+    (folder / "tiny.yaml").write_text(RECIPE)
+    train = ("--train_file", str(folder / "train.tsv"), "--output_dir", str(folder / "out"))
+    run(folder, *train, "--max_steps", "4")
+    return folder
+
+
+def go_on(begun, output, *options, **named):
+    shutil.copytree(begun / "out", output)
+    command = ("--output_dir", str(output), "--resume_from_checkpoint", "auto", *options)
+    return run(begun, *command, **named)
+
+
+# training/run.py that notes the rate that the optimizer has for each update.
+RATES = """\
+import json, os, sys
+from training.run import main
+from training.loop.trainer import VaswaniTrainer
+
+rates, training_step = {}, VaswaniTrainer.training_step
+
+def step(self, *arguments, **named):
+    rates[self.state.global_step + 1] = [group["lr"] for group in self.optimizer.param_groups]
+    return training_step(self, *arguments, **named)
+
+VaswaniTrainer.training_step = step
+main(sys.argv[1:])
+with open(os.environ["NOTES"], "w") as file:
+    json.dump(rates, file)
+"""
+
+
+def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path):
+    (tmp_path / "rates.py").write_text(RATES)
+    (tmp_path / "moved.tsv").write_bytes((begun / "train.tsv").read_bytes())
+    done = go_on(
+        begun,
+        tmp_path / "out",
+        *("--train_file", str(tmp_path / "moved.tsv"), "--max_steps", "6"),
+        *("--learning_rate", "0.005", "--warmup_steps", "20", "--adam_beta2", "0.9"),
+        *("--logging_steps", "1", "--save_steps", "1"),
+        script=tmp_path / "rates.py",
+        environment={**os.environ, "NOTES": str(tmp_path / "rates.json")},
+    )
+    assert "Resuming from checkpoint-4." in done.stderr
+    assert "learning_rate=0.005 (before: 0.001)" in done.stderr
+    last = tmp_path / "out" / "checkpoint-6"
+    rates = {
+        entry["step"]: entry["learning_rate"]
+        for entry in json.loads((last / "trainer_state.json").read_text())["log_history"]
+        if "loss_nats_per_token" in entry
+    }
+    # Equation 3 by hand: 0.005 step / 20.
+    assert rates == {5: pytest.approx(0.00125), 6: pytest.approx(0.0015)}
+    in_optimizer = json.loads((tmp_path / "rates.json").read_text())
+    assert in_optimizer == {str(step): [rate] * 2 for step, rate in rates.items()}  # two groups
+    assert (tmp_path / "out" / "checkpoint-5").is_dir()
+    (group, *_) = torch.load(last / "optimizer.pt", weights_only=True)["param_groups"]
+    assert (group["initial_lr"], tuple(group["betas"])) == (0.005, (0.9, 0.9))
+    (change,) = results_of(tmp_path / "out")["training"]["changed_settings"]
+    assert change["after_update"] == 4
+    assert change["settings"]["learning_rate"] == [0.001, 0.005]
+
+
+def test_another_metric_forgets_the_best_by_the_one_before(begun, tmp_path):
+    write_pairs(tmp_path / "validation.tsv", 3, seed=1)
+    command = (
+        *("--train_file", str(begun / "train.tsv"), "--resume_from_checkpoint", "auto"),
+        *("--validation_file", str(tmp_path / "validation.tsv"), "--eval_strategy", "steps"),
+        *("--eval_steps", "2", "--save_steps", "2", "--output_dir", str(tmp_path / "out")),
+    )
+    run(begun, *command, "--max_steps", "2", "--metric_for_best_model", "eval_loss")
+    # A perplexity is above its loss: beside the loss, it would never be the best.
+    best = ("--metric_for_best_model", "eval_perplexity_per_token")
+    run(begun, *command, "--max_steps", "4", *best)
+    best = results_of(tmp_path / "out")["training"]["best_checkpoint"]
+    assert best["folder"] == "checkpoint-4"
+    assert best["eval_perplexity_per_token"] > 1
+
+
+def test_a_run_that_diverges_says_from_where_it_can_go_on(begun, tmp_path):
+    done = go_on(
+        begun,
+        tmp_path / "out",
+        *("--train_file", str(begun / "train.tsv"), "--max_steps", "20"),
+        *("--learning_rate", "1e29", "--logging_steps", "1"),
         status=1,
-        environment={**os.environ, "PLACE": place},
     )
     message = done.stderr.strip().splitlines()[-1]
-    assert message.startswith(f"training/run.py: {tmp_path / 'out' / place} could not be written (")
-    assert "File too large" in message and way_out in message
+    assert "Restart with a learning_rate below 1e+29 or warmup_steps above 10; earlier" in message
+    assert message.endswith(f"auto goes on from checkpoint-4 in {tmp_path / 'out'}.")
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "message"),
+    [
+        (["--d_model", "64"], "train.tsv", "d_model=32 then and 64 now"),
+        ([], "other.tsv", "other.tsv'] now. Resume with the same, or start a new run from its"),
+    ],
+)
+def test_a_refusal_comes_in_one_line_before_anything_is_written(
+    begun, tmp_path, options, text, message
+):
+    write_pairs(tmp_path / "other.tsv", 90, seed=1)
+    train = ("--train_file", str((tmp_path if text == "other.tsv" else begun) / text))
+    done = go_on(begun, tmp_path / "out", *train, "--max_steps", "6", *options, status=1)
+    assert message in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr
 
+    def state(folder):
+        return {
+            path.relative_to(folder): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and path.name != ".run.lock"
+        }
 
-def test_a_finished_run_that_is_resumed_makes_no_update_more(lives):
-    _, output, told, _, before, processes = lives
-    if processes > 1:
-        pytest.skip("shown by one process")
-    assert f"Resuming from checkpoint-{LAST}." in told["again"].stderr
-    assert results_of(output)["training"]["updates"] == LAST
-    assert (output / "model.safetensors").read_bytes() == before
-
-
-def test_the_clock_counts_the_time_before_a_resumption(lives):
-    _, output, *_ = lives
-    history = json.loads((output / f"checkpoint-{LAST}" / "trainer_state.json").read_text())
-    seconds = [entry["elapsed_seconds"] for entry in history["log_history"]]
-    assert len(seconds) > 2
-    assert seconds == sorted(seconds)
+    assert state(tmp_path / "out") == state(begun / "out")

@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.training.runs import RECIPE, results_of, run, write_pairs
 from training.loop import signals
-from training.loop.checkpoints import checkpoints, what_is_torn
-from training.loop.signals import REPEATED_SECONDS, StopSignals, ending_at_once
+from training.loop.checkpoints import checkpoints, find_damage
+from training.loop.signals import REPEATED_SECONDS, StopSignals, exit_on_signals
 
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
@@ -59,7 +59,7 @@ def test_what_is_ignored_stays_ignored():
     # As `nohup` has it; a run is to outlive its terminal then.
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with ending_at_once(), StopSignals() as stop:
+        with exit_on_signals(), StopSignals() as stop:
             os.kill(os.getpid(), signal.SIGHUP)
             assert stop.received == 0
     finally:
@@ -67,10 +67,10 @@ def test_what_is_ignored_stays_ignored():
 
 
 def test_signals_are_afterwards_what_they_were():
-    before = [signal.getsignal(number) for number in signals.STOPPING]
-    with ending_at_once(), StopSignals():
+    before = [signal.getsignal(number) for number in signals.STOP_SIGNALS]
+    with exit_on_signals(), StopSignals():
         pass
-    assert [signal.getsignal(number) for number in signals.STOPPING] == before
+    assert [signal.getsignal(number) for number in signals.STOP_SIGNALS] == before
 
 
 # Before and after training
@@ -79,7 +79,7 @@ def test_signals_are_afterwards_what_they_were():
 # training/run.py that gets a signal at some place, which would then go on for ever.
 HIT = """\
 import hashlib, os, signal, sys, time
-import training.loop.model, training.outcome.results, training.run, training.loop.trainer
+import training.loop.model, training.outcome.final_model, training.run, training.loop.trainer
 
 def hit(*arguments, **named):
     os.kill(os.getpid(), signal.Signals[os.environ["SIGNAL"]])
@@ -108,7 +108,7 @@ elif os.environ["PLACE"] == "first update":
 elif os.environ["PLACE"] == "batches":
     training.loop.trainer.side_lengths = hit
 else:
-    training.outcome.results.average_checkpoints = hit
+    training.outcome.final_model.average_checkpoints = hit
 training.run.main(sys.argv[1:])
 """
 
@@ -260,7 +260,7 @@ def test_a_signal_to_the_launcher_saves_and_leaves_no_process(
         live.wait_for_the_end()
         told = live.log.read_text()
         (saved,) = checkpoints(live.output)
-        assert what_is_torn(saved) is None
+        assert find_damage(saved) is None
         # Where the launcher dies of it, this stands for it.
         handed_on = "SIGTERM" if launcher != "python" and not to_all else name
         assert f"Stopped by {handed_on}. {saved.name} in" in told

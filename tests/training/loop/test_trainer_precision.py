@@ -371,5 +371,5 @@ def test_all_of_it_goes_through_the_command_line(tmp_path):
 
 
 def test_a_loss_that_is_no_number_ends_training_when_it_is_logged(tmp_path, tokenizer, pairs):
-    with pytest.raises(DivergedError, match=r"at update 2 the loss .* learning_rate than 1e.30 "):
+    with pytest.raises(DivergedError, match=r"at update 2 the loss .* learning_rate below 1e.30 "):
         train(tmp_path, tokenizer, pairs, rate=1e30)

@@ -1,0 +1,149 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""What a model scores on a split: loss and perplexity a token, BLEU and exact match (section 6)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import torch
+from accelerate.utils import gather_object
+from datasets import Dataset
+from torch.utils.data import DataLoader
+
+from ..data.collating import ArrowPairs
+from ..loop.sharding import is_sharded
+from ..loop.trainer import VaswaniTrainer
+from ..settings.fields import VaswaniTrainingArguments
+from .metrics import SacreBleu, exact_match
+
+
+class Translation(NamedTuple):
+    """A sentence of the split, what the model made of it, and what was asked for."""
+
+    source: str
+    translation: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found; the same on every process.
+
+    Attributes:
+        split: what was evaluated: `eval` in training, then `validation` and `test`.
+        sentences: pairs of the split.
+        figures: `loss` (nats per token, unsmoothed) and `perplexity_per_token`; where the model has
+            translated, `bleu` (0 to 100), `exact_match` (0 to 1) and, where it was asked for,
+            `compound_split_bleu`.
+        translations: in the order of the split; none where the model has not translated.
+        signatures: sacrebleu's, by the name of the figure.
+    """
+
+    split: str
+    sentences: int
+    figures: Mapping[str, float]
+    translations: tuple[Translation, ...] = ()
+    signatures: Mapping[str, str] = field(default_factory=dict)
+
+
+def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: Any) -> Evaluation:
+    """Evaluate a trainer's model; all processes call it together.
+
+    Each sentence counts once, whatever the number of processes.
+
+    Args:
+        trainer: has the model, the tokenizer and the settings.
+        loader: the trainer's, of batches with a column `index`.
+        split: its name.
+        search: settings of the beam search in place of those for evaluations in training.
+    """
+    model, args = trainer.model.eval(), trainer.args
+    pairs = cast(ArrowPairs, loader.dataset).pairs
+    translates = args.predict_with_generate and not args.prediction_loss_only
+    nats_and_tokens = torch.zeros(2, dtype=torch.float64)
+    translated: list[tuple[int, str]] = []
+    for inputs in loader:
+        index = inputs.pop("index").tolist()
+        with torch.no_grad(), trainer.compute_loss_context_manager():
+            outputs = model(**inputs)
+        tokens = int((inputs["labels"] >= 0).sum())
+        nats_and_tokens += torch.tensor([float(outputs.loss) * tokens, tokens])
+        if translates:
+            translated += zip(index, _translate(trainer, inputs, search), strict=True)
+        trainer.callback_handler.on_prediction_step(args, trainer.state, trainer.control)
+    totals = trainer.accelerator.reduce(nats_and_tokens.float().to(args.device))
+    nats, tokens = totals.tolist()
+    figures = {
+        "loss": nats / tokens,
+        "perplexity_per_token": math.exp(min(nats / tokens, 700.0)),
+    }
+    if not translates:
+        return Evaluation(split, len(pairs), figures)
+    by_place = dict(gather_object(translated))
+    translations = tuple(
+        Translation(source, by_place[place], reference)
+        for place, (source, reference) in enumerate(
+            zip(pairs["source"], pairs["target"], strict=True)
+        )
+    )
+    scores, signatures = score(translations, args)
+    return Evaluation(split, len(pairs), figures | scores, translations, signatures)
+
+
+def evaluate_with_beams(trainer: VaswaniTrainer, split: str, pairs: Dataset) -> Evaluation:
+    """Evaluate the trainer's model on a split with the recipe's beam search, and log it."""
+    training = trainer.args
+    trainer.evaluate(
+        pairs,
+        metric_key_prefix=split,
+        num_beams=training.num_beams,
+        length_penalty=training.length_penalty,
+        length_penalty_type=training.length_penalty_type,
+    )
+    evaluation = trainer.last_evaluation
+    assert isinstance(evaluation, Evaluation)
+    return evaluation
+
+
+def _translate(
+    trainer: VaswaniTrainer, inputs: dict[str, torch.Tensor], search: dict[str, Any]
+) -> list[str]:
+    args, model = trainer.args, trainer.model
+    options = {
+        "num_beams": args.generation_num_beams or 1,
+        "max_extra_tokens": args.max_extra_tokens,
+        **search,
+        "max_new_tokens": args.generation_max_length,
+        "synced_gpus": is_sharded(model) and args.world_size > 1,
+    }
+    options = {name: value for name, value in options.items() if value is not None}
+    with torch.no_grad(), trainer.compute_loss_context_manager():
+        generated = model.generate(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **options
+        )
+    return trainer.processing_class.batch_decode(generated, skip_special_tokens=True)
+
+
+def score(
+    translations: tuple[Translation, ...], training: VaswaniTrainingArguments
+) -> tuple[dict[str, float], dict[str, str]]:
+    """The figures of translations, by name, and the signatures of those that have one."""
+    texts = {
+        "predictions": [each.translation for each in translations],
+        "references": [each.reference for each in translations],
+    }
+    bleu, lowercase = SacreBleu(), training.bleu_lowercase
+    result = bleu.compute(**texts, lowercase=lowercase, tokenize=training.bleu_tokenize)
+    figures = {"bleu": result["score"], "exact_match": exact_match(**texts)}
+    signatures = {"bleu": result["signature"]}
+    if training.compound_split_bleu is not None:
+        result = bleu.compute(
+            **texts,
+            lowercase=lowercase,
+            tokenize=training.compound_split_bleu,
+            split_compounds=True,
+        )
+        figures["compound_split_bleu"] = result["score"]
+        signatures["compound_split_bleu"] = result["signature"]
+    return figures, signatures
