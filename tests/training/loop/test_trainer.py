@@ -152,11 +152,11 @@ def test_an_override_takes_what_the_librarys_method_takes(name):
     kinds = {parameter.kind for parameter in ours.values()}
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return  # it hands on whatever comes
-    names = [
+    taken, given = (
         [each.name for each in signature.values() if each.kind != inspect.Parameter.VAR_KEYWORD]
         for signature in (ours, theirs)
-    ]
-    assert names[0] == names[1], changed(f"Trainer.{name}")
+    )
+    assert taken[: len(given)] == given, changed(f"Trainer.{name}")  # some versions give fewer
 
 
 def test_a_run_that_is_over_makes_no_update_where_run_epoch_makes_none(run):
