@@ -143,6 +143,8 @@ def test_a_push_is_fetched_again_and_says_the_same(hub, client, folder, tmp_path
     files = hub.files("lab/copier")
     assert set(files) - {".gitattributes"} == {
         "README.md",
+        "beam_cache_vaswani.py",
+        "beam_search_vaswani.py",
         "config.json",
         "config.yaml",
         "configuration_vaswani.py",

@@ -24,6 +24,8 @@ REMOTE_CODE = (
     "configuration_vaswani.py",
     "modeling_vaswani.py",
     "generation_vaswani.py",
+    "beam_search_vaswani.py",
+    "beam_cache_vaswani.py",
     "layers_vaswani.py",
     "loss_vaswani.py",
 )
