@@ -28,10 +28,12 @@ import transformers
 from transformers import set_seed
 from transformers.trainer_utils import is_main_process
 
-from training.data.cleaning import CleaningRules, clean_and_mix, describe
+from training.data.cleaning import describe
 from training.data.collating import PairCollator
 from training.data.corpus import load_corpus
-from training.data.encoding import check_lengths, encode_pairs
+from training.data.encoding import encode_pairs
+from training.data.lengths import check_lengths
+from training.data.mixing import clean_and_mix
 from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import check_output_dir, find_checkpoint, last_checkpoints, writing
@@ -40,7 +42,7 @@ from training.loop.model import build_model, build_tokenizer, fetch_start
 from training.loop.processes import check_launch, leave_processes, together
 from training.loop.resumption import Settings
 from training.loop.trainer import VaswaniTrainer
-from training.outcome.dry_run import show_plan, write_elsewhere
+from training.outcome.dry_run import show_plan, use_temporary_folder
 from training.outcome.publishing import CheckpointPusher, check_push, push_model
 from training.outcome.results import Results, current_commit, final_checkpoints, write_config
 from training.settings.fields import Arguments
@@ -69,7 +71,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
     training, data = arguments.training, arguments.data
     check_launch(training)
     if training.dry_run:
-        write_elsewhere(training)
+        use_temporary_folder(training)
     check_streaming(data, training)
     lock = None if training.dry_run else hold_folder(training, exits)
     checkpoint = find_checkpoint(training)
@@ -102,8 +104,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
     if data.streaming:
         pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
     else:
-        rules = CleaningRules.of(data)
-        pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
+        pairs["train"] = clean_and_mix(corpus, pairs["train"], training.seed)
         logger.info("Training text: %s.", describe(corpus.counts))
         if not training.dry_run:
             with together(training):

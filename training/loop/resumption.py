@@ -20,7 +20,7 @@ from transformers.utils import CONFIG_NAME
 
 from vaswani_hf import VaswaniConfig
 
-from ..data.encoding import arrow_tables, lengths_of
+from ..data.lengths import arrow_tables, lengths_of
 from ..settings.fields import Arguments, DataArguments, ModelArguments, VaswaniTrainingArguments
 from .checkpoints import read_state
 
@@ -143,7 +143,10 @@ class Settings:
     def _fixed(self) -> dict[str, tuple[Any, Any]]:
         differing = self._differences("model", _names(ModelArguments) - REGULARIZATION)
         differing |= self._differences("data", _names(DataArguments) - TEXT - BESIDE)
-        differing |= self._differences("training", set(FIXED))
+        fixed = set(FIXED)
+        if self._arguments.data.streaming:
+            fixed.remove("max_padding")  # the stream's own checkpoint has what it was
+        differing |= self._differences("training", fixed)
         assert self._then is not None
         types = {each["training"]["lr_scheduler_type"] for each in (self._then, self.now)}
         if types & REMEMBERING:
