@@ -75,10 +75,12 @@ def measure(way: str, folder: Path) -> dict[str, float]:
     """Seconds and bytes until there are batches."""
     peak = Peak()
     from training.data.batching import TokenBatchSampler
-    from training.data.cleaning import CleaningRules, clean_and_mix
     from training.data.corpus import load_corpus
-    from training.data.encoding import encode_pairs, side_lengths
+    from training.data.encoding import encode_pairs
+    from training.data.lengths import side_lengths
+    from training.data.mixing import clean_and_mix
     from training.data.streaming import TokenBatchStream
+    from training.settings.budget import TokenBudget
     from training.settings.fields import DataArguments, VaswaniTrainingArguments
     from vaswani_hf import train_tokenizer
 
@@ -89,7 +91,9 @@ def measure(way: str, folder: Path) -> dict[str, float]:
         streaming=way == "streaming",
         tokenizer_sample_pairs=SAMPLE_PAIRS,
     )
-    training = VaswaniTrainingArguments(output_dir=str(folder / "out"), max_steps=1, use_cpu=True)
+    training = VaswaniTrainingArguments(
+        output_dir=str(folder / "out"), max_steps=1, max_padding=1, use_cpu=True
+    )
     seconds = {}
     begun = time.monotonic()
 
@@ -110,10 +114,9 @@ def measure(way: str, folder: Path) -> dict[str, float]:
     else:
         pairs = encode_pairs(corpus.splits["train"], tokenizer)
         lap("encoded")
-        pairs = clean_and_mix(corpus, pairs, CleaningRules.of(data), seed=0)
+        pairs = clean_and_mix(corpus, pairs, seed=0)
         lap("cleaned")
-        budgets = {"source_tokens": training.source_tokens, "target_tokens": training.target_tokens}
-        sampler = TokenBatchSampler(*side_lengths(pairs), **budgets)
+        sampler = TokenBatchSampler(*side_lengths(pairs), TokenBudget.of(training))
         batches = (pairs[batch] for batch in sampler)
         sizes = [len(next(batches)["labels"])]
         lap("first_batch")

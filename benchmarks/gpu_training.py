@@ -4,7 +4,7 @@
 How fast does a GPU train the paper's two models in bfloat16? Ours and `MarianMTModel` of the same
 shape, each as it is and compiled, in turn, round after round: real target tokens per second, the
 ratio to Marian as it is, memory, and model FLOPs utilisation: the
-arithmetic of `training.outcome.dry_run.training_flops` by the time that the chip's peak would take
+arithmetic of `training.outcome.cost.training_flops` by the time that the chip's peak would take
 (`--peak_tflops`, where the chip is not in the table). A step is forward pass,
 smoothed loss, backward pass and fused Adam,
 under autocast. No padding, so that all sentences have `--length` tokens. Beside big stands the
@@ -34,7 +34,7 @@ from benchmarks.contest import (
     smoothed_loss,
     write_report,
 )
-from training.outcome.dry_run import Shapes, training_flops
+from training.outcome.cost import Shapes, training_flops
 from vaswani_hf import VaswaniConfig
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from benchmarks.contest import print_table, write_report
-from training.data.cleaning import CleaningRules, clean_and_mix
 from training.data.collating import PairCollator
 from training.data.corpus import load_corpus
 from training.data.encoding import encode_pairs
+from training.data.mixing import clean_and_mix
 from training.loop.model import build_model, build_tokenizer
 from training.loop.trainer import VaswaniTrainer
 from training.settings.reading import parse_arguments
@@ -60,9 +60,7 @@ def main(argv: list[str]) -> None:
         corpus = load_corpus(arguments.data, arguments.training.seed)
         tokenizer = build_tokenizer(arguments, corpus, None)
         pairs = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)
-        pairs = clean_and_mix(
-            corpus, pairs, CleaningRules.of(arguments.data), arguments.training.seed
-        )
+        pairs = clean_and_mix(corpus, pairs, arguments.training.seed)
         model = build_model(arguments, tokenizer)
         trainer = WaitingTrainer(
             model=model,

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data.batching import TokenBatchSampler, by_longer_side, full_batch, pack
+from training.data.batching import TokenBatchSampler, by_longer_side, pack
+from training.settings.budget import TokenBudget
 from training.settings.fields import VaswaniTrainingArguments
 from vaswani_hf import train_tokenizer
 from vaswani_hf.text.lines import read_lines
@@ -74,7 +75,7 @@ def main(argv: list[str]) -> None:
         name = "/".join(folder.resolve().parts[-2:])
         for budget in BUDGETS:
             for order_name, order in ORDERS.items():
-                batches = pack(order(source, target), source, target, budget, budget)
+                batches = pack(order(source, target), source, target, TokenBudget(budget, budget))
                 rows.append(
                     {"data": name, "tokens": budget, "order": order_name}
                     | padding(batches, source, target)
@@ -82,10 +83,7 @@ def main(argv: list[str]) -> None:
                 print(rows[-1], flush=True)
             begun = time.perf_counter()
             sampler = TokenBatchSampler(
-                *(source, target),
-                source_tokens=budget,
-                target_tokens=budget,
-                max_padding=MAX_PADDING,
+                source, target, TokenBudget(budget, budget, max_padding=MAX_PADDING)
             )
             seconds = time.perf_counter() - begun
             rows.append(
@@ -116,21 +114,12 @@ def padding(batches: list[list[int]], source: np.ndarray, target: np.ndarray) ->
 def shapes(source: np.ndarray, target: np.ndarray, budget: int, multiple: int) -> dict[str, object]:
     """As `padding`, for the sampler with `pad_to_multiple_of`, and how many shapes there are."""
     sampler = TokenBatchSampler(
-        source.tolist(),
-        target.tolist(),
-        source_tokens=budget,
-        target_tokens=budget,
-        pad_to_multiple_of=multiple,
+        source, target, TokenBudget(budget, budget, pad_to_multiple_of=multiple)
     )
-    lengths = {
-        tuple(-(-int(side[batch].max()) // multiple) * multiple for side in (source, target))
-        for batch in sampler.batches
-    }
-    distinct = {(full_batch(*pair, budget, budget), *pair) for pair in lengths}
     return {
         "batches": len(sampler),
         "padding_share": round(sampler.padding_share, 4),
-        "shapes": len(distinct),
+        "shapes": len(set(sampler.shapes)),
     }
 
 

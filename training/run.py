@@ -30,10 +30,12 @@ import transformers
 from transformers import PreTrainedTokenizerFast, set_seed
 from transformers.trainer_utils import is_main_process
 
-from training.data.cleaning import CleaningRules, clean_and_mix, describe
+from training.data.cleaning import describe
 from training.data.collating import PairCollator
 from training.data.corpus import Corpus, load_corpus
-from training.data.encoding import check_lengths, encode_pairs
+from training.data.encoding import encode_pairs
+from training.data.lengths import check_lengths
+from training.data.mixing import clean_and_mix
 from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint
@@ -44,7 +46,7 @@ from training.loop.processes import check_launch, end_processes, raise_on_all_pr
 from training.loop.resumption import Settings
 from training.loop.saving import explain_failed_write
 from training.loop.trainer import VaswaniTrainer
-from training.outcome.dry_run import show_plan, write_elsewhere
+from training.outcome.dry_run import show_plan, use_temporary_folder
 from training.outcome.evaluation import evaluate, evaluate_with_beams
 from training.outcome.final_model import final_checkpoints, load_average
 from training.outcome.publishing import (
@@ -139,7 +141,7 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
     training = arguments.training
     check_launch(training)
     if training.dry_run:
-        write_elsewhere(training)
+        use_temporary_folder(training)
     check_streaming(arguments.data, training)
     lock = None if training.dry_run else lock_output_dir(training, exits)
     checkpoint = find_checkpoint(training)
@@ -178,8 +180,7 @@ def read_data(
     if data.streaming:
         pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
     else:
-        rules = CleaningRules.of(data)
-        pairs["train"] = clean_and_mix(corpus, pairs["train"], rules, training.seed)
+        pairs["train"] = clean_and_mix(corpus, pairs["train"], training.seed)
         logger.info("Training text: %s.", describe(corpus.counts))
         if not training.dry_run:
             with raise_on_all_processes(training):

@@ -734,6 +734,13 @@ class VaswaniModel(VaswaniPreTrainedModel):
         )
 
 
+def shift_right(labels: Tensor, decoder_start_token_id: int, pad_token_id: int) -> Tensor:
+    """The target offset by one position (3.1): `(B, T)` labels to `(B, T)` input ids."""
+    start = labels.new_full((len(labels), 1), decoder_start_token_id)
+    shifted = torch.cat((start, labels[:, :-1]), dim=1)
+    return shifted.masked_fill(shifted == IGNORED, pad_token_id)
+
+
 class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationMixin):
     """The whole of figure 1: the model and the pre-softmax layer, for training and `generate()`."""
 
@@ -788,10 +795,9 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
         return resized
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """The target offset by one position (3.1): `(B, T)` labels to `(B, T)` input ids."""
-        start = labels.new_full((len(labels), 1), cast(int, self.config.decoder_start_token_id))
-        shifted = torch.cat((start, labels[:, :-1]), dim=1)
-        return shifted.masked_fill(shifted == IGNORED, self.config.pad_token_id)
+        """The decoder's input, made of the labels; the library's collator asks for it."""
+        start = cast(int, self.config.decoder_start_token_id)
+        return shift_right(labels, start, self.config.pad_token_id)
 
     @can_return_tuple
     def forward(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from torch.utils.data import Sampler
 
-from ..settings.fields import VaswaniTrainingArguments, raised_by
+from ..settings.budget import TokenBudget
 
 
 MOST_BATCHES = 1.25  # times those that are as full as can be
@@ -23,18 +23,10 @@ class TokenBatchSampler(Sampler[list[int]]):
     Args:
         source_lengths: source tokens of each pair.
         target_lengths: target tokens of each pair.
-        source_tokens: padded source tokens of a batch, at most.
-        target_tokens: padded target tokens of a batch, at most.
-        multiple_of: the number of batches is a multiple of this, the number of processes, so that
-            all do equally many; the largest batches are halved to make it so.
-        pad_to_multiple_of: lengths are padded to multiples of this, and batches to as many
-            sentences as `full_batch` says, so that they have few different shapes; all of that
-            padding counts. `None` pads to the longest pair of a batch and no further.
-        max_padding: share of padding that smaller batches are worth, see `cut_for_padding`;
-            `None` for batches as full as can be, as with `pad_to_multiple_of`.
+        budget: what a batch holds, and the padding that smaller batches are worth (see
+            `cut_for_padding`). The number of batches is a multiple of its processes, so that all
+            do equally many; the largest batches are halved to make it so.
         shuffle: whether the order of batches changes with the epoch; else longest first.
-        seed: of the order, and of which pairs of equal lengths share a batch.
-        budget_fields: the fields that raise the two budgets, which errors name.
 
     Attributes:
         batches: the places of each batch's pairs.
@@ -49,15 +41,9 @@ class TokenBatchSampler(Sampler[list[int]]):
         self,
         source_lengths: Sequence[int] | np.ndarray,
         target_lengths: Sequence[int] | np.ndarray,
+        budget: TokenBudget,
         *,
-        source_tokens: int,
-        target_tokens: int,
-        multiple_of: int = 1,
-        pad_to_multiple_of: int | None = None,
-        max_padding: float | None = None,
         shuffle: bool = True,
-        seed: int = 0,
-        budget_fields: tuple[str, str] = ("source_tokens", "target_tokens"),
     ) -> None:
         source, target = (
             np.asarray(lengths, dtype=np.int64) for lengths in (source_lengths, target_lengths)
@@ -66,34 +52,20 @@ class TokenBatchSampler(Sampler[list[int]]):
             raise ValueError(f"{len(source)} source lengths and {len(target)} target lengths.")
         if not len(source):
             raise ValueError("There are no pairs to make batches of.")
-        step = pad_to_multiple_of or 1
-        padded_source, padded_target = (-(-lengths // step) * step for lengths in (source, target))
-        for side, field, lengths, padded, budget in [
-            ("source", budget_fields[0], source, padded_source, source_tokens),
-            ("target", budget_fields[1], target, padded_target, target_tokens),
-        ]:
-            if padded.max() > budget:
-                pair = int(padded.argmax())
-                so_padded = f", padded to {padded[pair]}," if padded[pair] > lengths[pair] else ""
-                raise ValueError(
-                    f"Pair {pair} has {lengths[pair]} {side} tokens{so_padded} but a batch holds "
-                    f"{budget}; raise {field} or lower max_length."
-                )
+        budget.check_lengths(source, target)
         self.shuffle = shuffle
-        self.seed = seed
+        self.seed = budget.seed
         self.epoch = 0
-        order = by_longer_side(padded_source, padded_target, seed)
-        sides = (padded_source, padded_target, source_tokens, target_tokens)
-        self.batches = pack(order, *sides)
-        if max_padding is not None and pad_to_multiple_of is None:  # which fills them up again
-            self.batches = cut_for_padding(self.batches, *sides, max_padding)
-        _split_to_multiple(self.batches, multiple_of)
+        padded = budget.padded(source), budget.padded(target)
+        self.batches = pack(by_longer_side(*padded, self.seed), *padded, budget)
+        if budget.pad_to_multiple_of is None:  # which fills batches up again
+            self.batches = cut_for_padding(self.batches, *padded, budget)
+        _split_to_multiple(self.batches, budget.processes)
         self.shapes: list[tuple[int, int, int]] = []
         for batch in self.batches:
-            longest = int(padded_source[batch].max()), int(padded_target[batch].max())
-            size = len(batch)
-            if pad_to_multiple_of is not None:
-                size = full_batch(*longest, source_tokens, target_tokens)
+            longest = int(padded[0][batch].max()), int(padded[1][batch].max())
+            is_filled_up = budget.pad_to_multiple_of is not None
+            size = budget.num_sentences(*longest) if is_filled_up else len(batch)
             self.shapes.append((size, *longest))
         padded_tokens = sum(size * sum(longest) for size, *longest in self.shapes)
         self.padding_share = 1 - int(source.sum() + target.sum()) / padded_tokens
@@ -114,52 +86,28 @@ class TokenBatchSampler(Sampler[list[int]]):
 
 
 def training_batches(
-    training: VaswaniTrainingArguments,
     source_lengths: Sequence[int] | np.ndarray,
     target_lengths: Sequence[int] | np.ndarray,
+    budget: TokenBudget,
 ) -> TokenBatchSampler:
     """The batches of a run, of all processes: an update is one or several of them each.
 
     Args:
-        training: tokens of an update, accumulation and number of processes.
         source_lengths: source tokens of each pair.
         target_lengths: target tokens of each pair.
+        budget: of the run.
 
     Raises:
         ValueError: if a pair is longer than a batch may be, or there are fewer pairs than
             processes.
     """
-    source_tokens, target_tokens = batch_budget(training)
-    sampler = TokenBatchSampler(
-        source_lengths,
-        target_lengths,
-        source_tokens=source_tokens,
-        target_tokens=target_tokens,
-        multiple_of=training.world_size,
-        pad_to_multiple_of=training.pad_to_multiple_of,
-        max_padding=training.max_padding,
-        seed=training.data_seed if training.data_seed is not None else training.seed,
-        budget_fields=(raised_by(training, "source_tokens"), raised_by(training, "target_tokens")),
-    )
-    if len(sampler) % training.world_size:
+    sampler = TokenBatchSampler(source_lengths, target_lengths, budget)
+    if len(sampler) % budget.processes:
         raise ValueError(
-            f"{len(source_lengths)} pairs cannot be shared by {training.world_size} processes, "
+            f"{len(source_lengths)} pairs cannot be shared by {budget.processes} processes, "
             f"which do equally many updates; start fewer."
         )
     return sampler
-
-
-def batch_budget(training: VaswaniTrainingArguments) -> tuple[int, int]:
-    """Padded source tokens and target tokens of one batch of one process, at most."""
-    parts = training.world_size * training.gradient_accumulation_steps
-    return training.source_tokens // parts, training.target_tokens // parts
-
-
-def full_batch(
-    source_length: int, target_length: int, source_tokens: int, target_tokens: int
-) -> int:
-    """How many sentences of these lengths a batch of so many tokens holds."""
-    return min(source_tokens // source_length, target_tokens // target_length)
 
 
 def by_longer_side(source: np.ndarray, target: np.ndarray, seed: int) -> np.ndarray:
@@ -179,20 +127,16 @@ def by_longer_side(source: np.ndarray, target: np.ndarray, seed: int) -> np.ndar
 
 
 def pack(
-    order: np.ndarray,
-    source: np.ndarray,
-    target: np.ndarray,
-    source_tokens: int,
-    target_tokens: int,
+    order: np.ndarray, source: np.ndarray, target: np.ndarray, budget: TokenBudget
 ) -> list[list[int]]:
-    """Cut an order of pairs into batches, each as long as its budgets of padded tokens let it."""
+    """Cut an order of pairs into batches, each as long as its budget of padded tokens lets it."""
     batches: list[list[int]] = []
     longest_source = longest_target = 0
     for pair in order.tolist():
         longest_source = max(longest_source, int(source[pair]))
         longest_target = max(longest_target, int(target[pair]))
-        holds = full_batch(longest_source, longest_target, source_tokens, target_tokens)
-        if batches and len(batches[-1]) < holds:
+        num_sentences = budget.num_sentences(longest_source, longest_target)
+        if batches and len(batches[-1]) < num_sentences:
             batches[-1].append(pair)
         else:
             batches.append([pair])
@@ -208,14 +152,9 @@ def padding_of(batches: list[list[int]], source: np.ndarray, target: np.ndarray)
 
 
 def cut_for_padding(
-    batches: list[list[int]],
-    source: np.ndarray,
-    target: np.ndarray,
-    source_tokens: int,
-    target_tokens: int,
-    max_padding: float,
+    batches: list[list[int]], source: np.ndarray, target: np.ndarray, budget: TokenBudget
 ) -> list[list[int]]:
-    """Cut the order that batches stand in anew, where they have more than a share of padding.
+    """Cut the order that batches stand in anew, where more than `max_padding` of them is padding.
 
     Among the cuts that `cut` finds best for some price, the one of the highest price whose padding
     is low enough; or, where that takes more than `MOST_BATCHES` times as many batches, the last one
@@ -223,10 +162,10 @@ def cut_for_padding(
     """
     order = np.concatenate(batches)
     most = MOST_BATCHES * len(batches)
-    price = float(source_tokens + target_tokens)
+    price = float(sum(budget.batch_tokens))
     # Every cost is 2 tokens or more: a price below `LEAST_PRICE` is lost in it.
-    while padding_of(batches, source, target) > max_padding and price > LEAST_PRICE:
-        smaller = cut(order, source, target, source_tokens, target_tokens, price)
+    while padding_of(batches, source, target) > budget.max_padding and price > LEAST_PRICE:
+        smaller = cut(order, source, target, budget, price)
         if len(smaller) > most:
             break
         batches, price = smaller, 0.8 * price
@@ -234,12 +173,7 @@ def cut_for_padding(
 
 
 def cut(
-    order: np.ndarray,
-    source: np.ndarray,
-    target: np.ndarray,
-    source_tokens: int,
-    target_tokens: int,
-    price: float,
+    order: np.ndarray, source: np.ndarray, target: np.ndarray, budget: TokenBudget, price: float
 ) -> list[list[int]]:
     """Cut an order of pairs into batches that cost least: their padded tokens, and a price each.
 
@@ -250,11 +184,11 @@ def cut(
         order: `(pairs,)`, places of all pairs.
         source: `(pairs,)`, source tokens of each.
         target: `(pairs,)`, target tokens of each.
-        source_tokens: padded source tokens of a batch, at most.
-        target_tokens: padded target tokens of a batch, at most.
+        budget: what a batch holds.
         price: tokens that one batch more may not cost; 0 for a batch per length.
     """
-    smallest = full_batch(int(source.max()), int(target.max()), source_tokens, target_tokens)
+    source_tokens, target_tokens = budget.batch_tokens
+    smallest = budget.num_sentences(int(source.max()), int(target.max()))
     edges = np.arange(0, len(order), max(smallest // NUM_GRAINS, 1))
     longest_source, longest_target = (
         np.maximum.reduceat(side[order], edges) for side in (source, target)

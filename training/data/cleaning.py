@@ -1,5 +1,9 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Which pairs are trained on: every pair that is left out has a reason, and is counted under it."""
+"""Which pairs are trained on: every pair that is left out has a reason, and is counted under it.
+
+Some reasons need the text alone, and are found before a vocabulary is learned from what is kept.
+The others need lengths in tokens, and are found once the pairs are encoded.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,10 +13,11 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from vaswani_hf.tokenization_vaswani import join_pieces
+
 from ..settings.fields import DataArguments
-from .corpora import CorpusPlan, mix, shares
-from .corpus import Corpus
-from .encoding import arrow_tables, lengths_of
+from .corpora import CorpusPlan
+from .lengths import arrow_tables
 
 
 KEPT = 0
@@ -56,102 +61,139 @@ class CleaningRules:
             arguments.drop_duplicates,
         )
 
-    def reason(
-        self, source: str | None, target: str | None, source_tokens: int, target_tokens: int
-    ) -> int:
-        """`KEPT`, or the place in `REASONS`, from 1, of what is wrong; duplicates are not seen.
+    def reason_by_text(self, source: str | None, target: str | None) -> int:
+        """`KEPT`, or what is wrong with the text of a pair; duplicates are not seen.
 
         Args:
             source: text, or `None` where it could not be decoded.
             target: likewise.
-            source_tokens: its length, `</s>` included.
-            target_tokens: likewise.
         """
         if source is None or target is None:
             return UNDECODABLE
         source, target = source.strip(), target.strip()
         if not source or not target:
             return EMPTY
-        if self.drop_copies and source == target:
-            return COPY
-        shorter, longer = sorted((source_tokens, target_tokens))
-        if longer > self.max_length:
-            return TOO_LONG
-        ratio = self.max_length_ratio
-        if ratio is not None and longer - 1 > ratio * (shorter - 1):
-            return LENGTH_RATIO
-        return KEPT
+        return COPY if self.drop_copies and source == target else KEPT
+
+    def reasons_by_length(
+        self, source_lengths: np.ndarray, target_lengths: np.ndarray
+    ) -> np.ndarray:
+        """For each pair `KEPT`, or what is wrong with its lengths, `(pairs,)`.
+
+        Args:
+            source_lengths: `(pairs,)`, tokens of each source, `</s>` included.
+            target_lengths: `(pairs,)`, likewise.
+        """
+        shorter = np.minimum(source_lengths, target_lengths)
+        longer = np.maximum(source_lengths, target_lengths)
+        reasons = np.full(len(longer), KEPT, dtype=np.int8)
+        if self.max_length_ratio is not None:
+            reasons[longer - 1 > self.max_length_ratio * (shorter - 1)] = LENGTH_RATIO
+        reasons[longer > self.max_length] = TOO_LONG
+        return reasons
 
 
-def reasons_of(pairs: Dataset, rules: CleaningRules) -> np.ndarray:
-    """For each encoded pair `KEPT`, or the place of its reason in `REASONS`, `(len(pairs),)`.
-
-    Of duplicates the first is kept. They are known by a hash of 64 bits, 8 bytes a pair: among 5
-    million pairs, two different ones have the same with a probability below 1e-6.
-    """
-    reasons = np.empty(len(pairs), dtype=np.int8)
-    hashes = np.empty(len(pairs) if rules.drop_duplicates else 0, dtype=np.uint64)
-    first = 0
-    for table in arrow_tables(pairs, ["source", "target", "input_ids", "labels"]):
-        texts = zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True)
-        lengths = zip(lengths_of(table, "input_ids"), lengths_of(table, "labels"), strict=True)
-        for place, (pair, tokens) in enumerate(zip(texts, lengths, strict=True), start=first):
-            reasons[place] = rules.reason(*pair, *map(int, tokens))
-            if rules.drop_duplicates:
-                hashes[place] = _hash(*pair)
-        first += len(table)
-    if rules.drop_duplicates:
-        kept = np.flatnonzero(reasons == KEPT)
-        is_first = np.zeros(len(kept), dtype=bool)
-        is_first[np.unique(hashes[kept], return_index=True)[1]] = True
-        reasons[kept[~is_first]] = DUPLICATE
-    return reasons
-
-
-def clean_and_mix(corpus: Corpus, pairs: Dataset, rules: CleaningRules, seed: int) -> Dataset:
-    """Leave out the pairs that the rules do not want, and mix the corpora by their weights.
+@dataclass(frozen=True)
+class CheckedText:
+    """What is known of pairs before they are encoded.
 
     Args:
-        corpus: its counts are set to what was read, dropped and kept.
-        pairs: its encoded split `train`.
-        rules: which pairs are wanted.
-        seed: of the mixture.
-
-    Raises:
-        ValueError: if nothing is left of a corpus.
+        by_text: `(pairs,)`, for each pair `KEPT`, or what is wrong with its text.
+        hashes: `(pairs,)`, 64 bits of each pair's text, by which duplicates are known; `None` where
+            they are kept. Among 5 million pairs, two different ones have the same hash with a
+            probability below 1e-6.
     """
-    reasons = reasons_of(pairs, rules)
-    parts, counts, first = [], {}, 0
-    for plan, size in zip(corpus.plans, corpus.sizes, strict=True):
-        of_part = reasons[first : first + size]
-        counts[plan.name] = count_reasons(of_part)
-        if not counts[plan.name]["pairs_kept"]:
-            name = "training pair" if len(corpus.plans) == 1 else f"pair of {plan.name}"
-            raise ValueError(
-                f"No {name} is usable: {describe(counts[plan.name])}. The limits are max_length="
-                f"{rules.max_length} tokens and max_length_ratio={rules.max_length_ratio}."
-            )
-        parts.append(first + np.flatnonzero(of_part == KEPT))
-        first += size
-    probabilities = shares(corpus.plans)
-    corpus.counts = report(corpus.plans, counts)
-    if probabilities is None or len(parts) == 1:
-        if corpus.counts["pairs_kept"] == len(pairs):
-            return pairs
-        return pairs.select(np.concatenate(parts))
-    mixed = mix([pairs.select(part) for part in parts], probabilities, seed)
-    corpus.counts["pairs_per_epoch"] = len(mixed)
-    return mixed
+
+    by_text: np.ndarray
+    hashes: np.ndarray | None = None
+
+    def reasons(self, by_length: np.ndarray | None = None) -> np.ndarray:
+        """For each pair `KEPT`, or the first reason in `REASONS` that holds, counted from 1.
+
+        Args:
+            by_length: `(pairs,)`, as `CleaningRules.reasons_by_length` gives them; `None` before
+                the pairs are encoded.
+        """
+        reasons = self.by_text.copy()
+        if by_length is not None:
+            reasons = np.where(reasons == KEPT, by_length, reasons)
+        if self.hashes is not None:
+            kept = np.flatnonzero(reasons == KEPT)
+            is_first = np.zeros(len(kept), dtype=bool)
+            is_first[np.unique(self.hashes[kept], return_index=True)[1]] = True
+            reasons[kept[~is_first]] = DUPLICATE
+        return reasons
+
+
+def check_text(pairs: Dataset, rules: CleaningRules, segmented: bool = False) -> CheckedText:
+    """Ask of each pair what needs no ids.
+
+    Args:
+        pairs: columns `source` and `target`; `None` where a text could not be decoded.
+        rules: which pairs are wanted.
+        segmented: the text is cut by subword-nmt; words are compared, not their pieces.
+    """
+    by_text = np.empty(len(pairs), dtype=np.int8)
+    hashes = np.empty(len(pairs), dtype=np.uint64) if rules.drop_duplicates else None
+    first = 0
+    for table in arrow_tables(pairs, ["source", "target"]):
+        sides = [table[side].to_pylist() for side in ("source", "target")]
+        if segmented:
+            sides = [[text and join_pieces(text) for text in side] for side in sides]
+        for place, pair in enumerate(zip(*sides, strict=True), start=first):
+            by_text[place] = rules.reason_by_text(*pair)
+            if hashes is not None:
+                hashes[place] = _hash(*pair)
+        first += len(table)
+    return CheckedText(by_text, hashes)
+
+
+def _hash(source: str | None, target: str | None) -> int:
+    text = f"{len(source or '')} {source}{target}"  # the length says where the target begins
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    )
+
+
+# Counts
 
 
 def count_reasons(reasons: np.ndarray) -> dict[str, int]:
-    """`pairs_read`, each key of `REASONS` and `pairs_kept`, of what `reasons_of` gave."""
+    """`pairs_read`, each key of `REASONS` and `pairs_kept`, of what `CheckedText.reasons` gave."""
     kept, *dropped = np.bincount(reasons, minlength=len(REASONS) + 1).tolist()
     return {
         "pairs_read": len(reasons),
         **dict(zip(REASONS, dropped, strict=True)),
         "pairs_kept": kept,
     }
+
+
+def count_by_corpus(
+    plans: list[CorpusPlan], sizes: list[int], reasons: np.ndarray, rules: CleaningRules
+) -> dict[str, dict[str, int]]:
+    """What `count_reasons` makes of each corpus, by its name.
+
+    Args:
+        plans: the corpora.
+        sizes: how many pairs each of them has; they stand one after the other.
+        reasons: `(pairs,)`, of all of them.
+        rules: which pairs are wanted.
+
+    Raises:
+        ValueError: if nothing is left of a corpus.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    first = 0
+    for plan, size in zip(plans, sizes, strict=True):
+        counts[plan.name] = of_one = count_reasons(reasons[first : first + size])
+        if not of_one["pairs_kept"]:
+            name = "training pair" if len(plans) == 1 else f"pair of {plan.name}"
+            raise ValueError(
+                f"No {name} is usable: {describe(of_one)}. The limits are max_length="
+                f"{rules.max_length} tokens and max_length_ratio={rules.max_length_ratio}."
+            )
+        first += size
+    return counts
 
 
 def report(plans: list[CorpusPlan], counts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
@@ -176,7 +218,7 @@ def report(plans: list[CorpusPlan], counts: Mapping[str, Mapping[str, int]]) -> 
     return total
 
 
-def describe(counts: dict[str, Any]) -> str:
+def describe(counts: Mapping[str, Any]) -> str:
     """The counts in a sentence, with percent of the pairs that were read."""
 
     def of_read(key: str) -> str:
@@ -186,11 +228,4 @@ def describe(counts: dict[str, Any]) -> str:
     return (
         f"{counts['pairs_read']:,} pairs read, {of_read('pairs_kept')} kept, dropped "
         f"{', '.join(dropped) or 'none'}"
-    )
-
-
-def _hash(source: str | None, target: str | None) -> int:
-    text = f"{len(source or '')} {source}{target}"  # the length says where the target begins
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     )

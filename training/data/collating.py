@@ -1,8 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Pairs of a batch to padded tensors."""
 
-import copy
 import itertools
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from vaswani_hf.loss_vaswani import IGNORED
+from vaswani_hf.modeling_vaswani import shift_right
 
-from .batching import full_batch
-from .encoding import lengths_of
+from ..settings.budget import TokenBudget
+from .lengths import lengths_of
 
 
 class ArrowPairs(torch.utils.data.Dataset):
@@ -44,26 +45,30 @@ _BATCH_COLUMNS = ("input_ids", "labels", "index")
 
 
 class PairCollator:
-    """Pads pairs to a batch, on the right; a column `index` passes through as `(B,)`."""
+    """Pads pairs to a batch, on the right; a column `index` passes through as `(B,)`.
+
+    Args:
+        tokenizer: pads and ends a text.
+        model: takes the batches; its ids are kept, the model is not.
+    """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel) -> None:
         self.pad_token_id = tokenizer.pad_token_id
         self.eos_token_id = tokenizer.eos_token_id
-        self.model = model
-        self.pad_to_multiple_of = 1
-        self.budget: tuple[int, int] | None = None  # tokens of a full batch, source and target
+        self.shifted_ids = {
+            "pad_token_id": model.config.pad_token_id,
+            "decoder_start_token_id": model.config.decoder_start_token_id,
+        }
+        self.budget: TokenBudget | None = None  # of batches in few shapes
 
-    def in_few_shapes(
-        self, pad_to_multiple_of: int, source_tokens: int, target_tokens: int
-    ) -> "PairCollator":
+    def in_few_shapes(self, budget: TokenBudget) -> "PairCollator":
         """One that pads lengths to multiples, and batches by empty pairs to as many as they hold.
 
         Two batches of equal padded lengths then have equally many sentences. Empty pairs have no
         labels: the loss does not change.
         """
-        collator = copy.copy(self)
-        collator.pad_to_multiple_of = pad_to_multiple_of
-        collator.budget = source_tokens, target_tokens
+        collator = copy(self)
+        collator.budget = budget
         return collator
 
     def __call__(self, pairs: pa.Table | list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -76,18 +81,18 @@ class PairCollator:
         (source_ids, sources), (target_ids, targets) = (
             _flat(pairs, side) for side in ("input_ids", "labels")
         )
-        step = self.pad_to_multiple_of
-        source, target = (-(-int(lengths.max()) // step) * step for lengths in (sources, targets))
+        longest = np.array([sources.max(), targets.max()])
         if self.budget is not None:
-            missing = full_batch(source, target, *self.budget) - len(pairs)
+            longest = self.budget.padded(longest)
+            missing = self.budget.num_sentences(*longest) - len(pairs)
             # A source of no tokens would leave attention nothing to look at.
             source_ids = np.append(source_ids, np.full(missing, self.eos_token_id))
             sources = np.append(sources, np.full(missing, 1))
             targets = np.append(targets, np.full(missing, 0))
-        input_ids, is_real = pad_right(source_ids, sources, source, self.pad_token_id)
-        labels, _ = pad_right(target_ids, targets, target, IGNORED)
+        input_ids, is_real = pad_right(source_ids, sources, longest[0], self.pad_token_id)
+        labels, _ = pad_right(target_ids, targets, longest[1], IGNORED)
         batch = {"input_ids": input_ids, "attention_mask": is_real.long(), "labels": labels}
-        batch["decoder_input_ids"] = self.model.prepare_decoder_input_ids_from_labels(labels)
+        batch["decoder_input_ids"] = shift_right(labels, **self.shifted_ids)
         if isinstance(pairs, pa.Table):
             if "index" in pairs.column_names:
                 batch["index"] = torch.tensor(pairs["index"].to_numpy())

@@ -4,19 +4,17 @@
 import dataclasses
 import difflib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from datasets import Dataset, interleave_datasets
 
 from ..settings.fields import DataArguments
 
 
 # Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
-PLACES = ("dataset", "dataset_config", "train_source", "train_target", "train_file")
-READING = ("train_split", "source_column", "target_column")  # as the recipe says unless set
-_LISTS = ("train_source", "train_target", "train_file")
+TEXT_FIELDS = ("dataset", "dataset_config", "train_source", "train_target", "train_file")
+READING_FIELDS = ("train_split", "source_column", "target_column")  # as the recipe says unless set
+_LIST_FIELDS = ("train_source", "train_target", "train_file")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
     """
     if not arguments.corpora:
         return [CorpusPlan("train", None, arguments)]
-    for name in _LISTS:
+    for name in _LIST_FIELDS:
         if getattr(arguments, name):
             raise ValueError(
                 f"corpora and {name} both name training text; put {name} into a mapping of corpora."
@@ -69,7 +67,7 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
         raise ValueError(f"{where} must be a mapping, got {text!r}: {error}.") from error
     if not isinstance(chosen, dict):
         raise ValueError(f"{where} must be a mapping, got {text!r}.")
-    known = ("name", "weight", *PLACES, *READING)
+    known = ("name", "weight", *TEXT_FIELDS, *READING_FIELDS)
     for key in chosen:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
@@ -79,12 +77,12 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where} needs a name, got name={name!r}.")
     if weight is not None and not (
-        isinstance(weight, int | float) and not isinstance(weight, bool) and 0 < weight < np.inf
+        isinstance(weight, int | float) and not isinstance(weight, bool) and 0 < weight < math.inf
     ):
         raise ValueError(f"corpora, {name}: weight must be a number above 0, got weight={weight}.")
-    if not any(chosen.get(key) for key in PLACES):
-        raise ValueError(f"corpora, {name}: names no text; set one of {', '.join(PLACES)}.")
-    for key in _LISTS:
+    if not any(chosen.get(key) for key in TEXT_FIELDS):
+        raise ValueError(f"corpora, {name}: names no text; set one of {', '.join(TEXT_FIELDS)}.")
+    for key in _LIST_FIELDS:
         chosen[key] = [chosen[key]] if isinstance(chosen.get(key), str) else chosen.get(key) or []
     nowhere: dict[str, Any] = {"dataset": None, "dataset_config": None, "corpora": []}
     return CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}))
@@ -94,19 +92,3 @@ def shares(plans: list[CorpusPlan]) -> list[float] | None:
     """The weights, so that they sum to 1; `None` where there are none."""
     weights = [plan.weight for plan in plans if plan.weight is not None]
     return [weight / sum(weights) for weight in weights] or None
-
-
-def mix(parts: list[Dataset], probabilities: list[float], seed: int) -> Dataset:
-    """One set in which a pair comes from each corpus with its probability.
-
-    It ends when every pair of every corpus is in it: the smaller ones, for their weight, are
-    repeated.
-
-    Args:
-        parts: the corpora.
-        probabilities: one for each, which sum to 1.
-        seed: of the choice.
-    """
-    return interleave_datasets(
-        parts, probabilities=probabilities, seed=seed, stopping_strategy="all_exhausted"
-    )

@@ -1,39 +1,28 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The text of a run, by split: from files, from the Hub or made up."""
+"""The text of a run, by split: from files, from datasets or made up."""
 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, IterableDataset, concatenate_datasets, load_dataset
-from datasets.config import HF_DATASETS_CACHE
-from datasets.exceptions import DatasetsError
-from huggingface_hub import HfApi
-from huggingface_hub.constants import HF_HUB_OFFLINE
-from huggingface_hub.utils import HFValidationError, validate_repo_id
-
-from vaswani_hf.hub.errors import explained
+from datasets import Dataset, IterableDataset, concatenate_datasets
 
 from ..settings.fields import DataArguments
+from .cleaning import KEPT, CheckedText, CleaningRules, check_text, count_by_corpus
 from .corpora import CorpusPlan, plan_corpora, shares
-from .files import (
-    TEXTS,
-    file_rows,
-    files_of,
-    how_to_read,
-    pair_of,
-    require_files,
-    require_lines,
-    told_by_cause,
-)
+from .files import files_of, pair_of, pairs_of_files
+from .hub_datasets import pairs_of_dataset, rows_of_dataset
 
 
 SPLITS = ("train", "validation", "test")
 SAMPLE_PAIRS = 1_000_000  # teach the vocabulary when streaming, unless said otherwise
-_TIMEOUT_SECONDS = 10.0  # for the Hub to say whether it has a dataset
+NO_TRAINING_DATA = (
+    "There is no training data: give --dataset, or --train_source and --train_target, or "
+    "--train_file, or --corpora."
+)
 
 
 @dataclass
@@ -48,6 +37,8 @@ class Corpus:
         sizes: how many pairs each of them has there; empty when streaming.
         counts: what is reported.
         sample_pairs: how many pairs teach the vocabulary; `None` for all.
+        rules: which training pairs are wanted; `None` for all.
+        checked: what the text of `train` tells of its pairs; `None` if it has not been looked at.
     """
 
     splits: dict[str, Dataset]
@@ -55,25 +46,38 @@ class Corpus:
     sizes: list[int] = field(default_factory=list)
     counts: dict[str, Any] = field(default_factory=dict)
     sample_pairs: int | None = None
+    rules: CleaningRules | None = None
+    checked: CheckedText | None = None
 
     def sentences(self) -> Iterator[str]:
-        """The texts that the vocabulary is learned from, sources and targets."""
-        if "train" in self.splits:
-            train = self.splits["train"]
-            if self.sample_pairs is not None and self.sample_pairs < len(train):
-                # Evenly spread: corpora stand one after the other.
-                places = np.arange(self.sample_pairs) * len(train) // self.sample_pairs
-                train = train.select(places)
-            texts = itertools.chain(train["source"], train["target"])
-        else:
-            texts = itertools.chain.from_iterable(self._first_pairs())
-        return (text for text in texts if text is not None)
+        """The texts that the vocabulary is learned from, sources and targets of usable pairs.
 
-    def _first_pairs(self) -> Iterator[tuple[str | None, str | None]]:
+        Pairs that turn out too long once they are encoded are among them.
+        """
+        if "train" not in self.splits:
+            return itertools.chain.from_iterable(self._streamed_sample())
+        train = self.splits["train"]
+        places = np.arange(len(train))
+        if self.checked is not None:
+            places = np.flatnonzero(self.checked.reasons() == KEPT)
+        if self.sample_pairs is not None and self.sample_pairs < len(places):
+            # Evenly spread: corpora stand one after the other.
+            places = places[np.arange(self.sample_pairs) * len(places) // self.sample_pairs]
+        if len(places) < len(train):
+            train = train.select(places)
+        return itertools.chain(train["source"], train["target"])
+
+    def _streamed_sample(self) -> Iterator[tuple[str, str]]:
+        """The first usable pairs of each corpus, as many as its share."""
         count = SAMPLE_PAIRS if self.sample_pairs is None else self.sample_pairs
         for plan, share in zip(self.plans, shares(self.plans) or [1.0], strict=True):
-            rows = itertools.islice(stream_pairs(plan.arguments), max(1, round(share * count)))
-            yield from (read_row(row, plan.arguments) for row in rows)
+            rows = stream_pairs(plan.arguments)
+            pairs = (read_row(row, plan.arguments) for row in rows)
+            usable = (pair for pair in pairs if self._is_usable(pair))
+            yield from itertools.islice(usable, max(1, round(share * count)))
+
+    def _is_usable(self, pair: tuple[str | None, str | None]) -> bool:
+        return self.rules is None or self.rules.reason_by_text(*pair) == KEPT
 
 
 def load_corpus(arguments: DataArguments, seed: int = 0) -> Corpus:
@@ -84,35 +88,58 @@ def load_corpus(arguments: DataArguments, seed: int = 0) -> Corpus:
         seed: of the made-up pairs of `dataset: demo`.
 
     Raises:
-        ValueError: if there is no training data, the sides of a pair of files differ in length, or
-            a line cannot be read; file and line are named.
+        ValueError: if there is no training data, none of it is usable, the sides of a pair of files
+            differ in length, or a line cannot be read; file and line are named.
         FileNotFoundError: if a file is missing.
     """
     plans = plan_corpora(arguments)
-    splits, sizes = {}, []
+    splits: dict[str, Dataset] = {}
     for split in SPLITS[1:]:
         pairs = _load_split(arguments, split, seed)
         if pairs is not None:
             splits[split] = pairs
-    for plan in plans:
-        if arguments.streaming:
+    rules, sample_pairs = CleaningRules.of(arguments), arguments.tokenizer_sample_pairs
+    corpus = Corpus(splits, plans, sample_pairs=sample_pairs, rules=rules)
+    if arguments.streaming:
+        for plan in plans:
             stream_pairs(plan.arguments)
-            continue
-        pairs = _load_split(plan.arguments, "train", seed)
-        if pairs is None:
-            raise ValueError(NO_TRAINING_DATA)
-        sizes.append(len(pairs))
-        splits["train"] = (
-            concatenate_datasets([splits["train"], pairs]) if "train" in splits else pairs
-        )
-    counts = {} if arguments.streaming else {"pairs_read": sum(sizes)}
-    return Corpus(splits, plans, sizes, counts, arguments.tokenizer_sample_pairs)
+        return corpus
+    parts = [_load_training_text(plan.arguments, seed) for plan in plans]
+    splits["train"] = train = concatenate_datasets(parts) if len(parts) > 1 else parts[0]
+    corpus.sizes, corpus.counts = [len(part) for part in parts], {"pairs_read": len(train)}
+    corpus.checked = check_text(train, rules, arguments.segmented)
+    count_by_corpus(plans, corpus.sizes, corpus.checked.reasons(), rules)
+    return corpus
 
 
-NO_TRAINING_DATA = (
-    "There is no training data: give --dataset, or --train_source and --train_target, or "
-    "--train_file, or --corpora."
-)
+def _load_training_text(arguments: DataArguments, seed: int) -> Dataset:
+    pairs = _load_split(arguments, "train", seed)
+    if pairs is None:
+        raise ValueError(NO_TRAINING_DATA)
+    return pairs
+
+
+def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
+    files = files_of(arguments, split)
+    if files is not None:
+        return pairs_of_files(files, arguments, split)
+    if not arguments.dataset:
+        return None
+    return (
+        _made_up(split, seed) if arguments.dataset == "demo" else pairs_of_dataset(arguments, split)
+    )
+
+
+def _made_up(split: str, seed: int) -> Dataset:
+    sources, targets = zip(*_demo_splits(seed)[split], strict=True)
+    return Dataset.from_dict({"source": list(sources), "target": list(targets)})
+
+
+@lru_cache(maxsize=1)  # made for all splits at once
+def _demo_splits(seed: int) -> dict[str, list[tuple[str, str]]]:
+    from .demo_text import demo_pairs
+
+    return demo_pairs(seed)
 
 
 def stream_pairs(arguments: DataArguments) -> IterableDataset:
@@ -124,20 +151,12 @@ def stream_pairs(arguments: DataArguments) -> IterableDataset:
     """
     files = files_of(arguments, "train")
     if files is not None:
-        require_files(files)
-        how = how_to_read(files, arguments, arguments.drop_undecodable)
-        require_lines(how, "train")
-        return IterableDataset.from_generator(file_rows, gen_kwargs=how, features=TEXTS)
+        return pairs_of_files(files, arguments, "train", streaming=True)
     if not arguments.dataset:
         raise ValueError(NO_TRAINING_DATA)
     if arguments.dataset == "demo":
         raise ValueError("dataset=demo is made in memory; leave out streaming.")
-    rows = _load_dataset(arguments, arguments.train_split, streaming=True)
-    if rows is None:
-        raise ValueError(
-            f"{arguments.dataset} has no split {arguments.train_split}; set train_split."
-        )
-    return rows
+    return rows_of_dataset(arguments)
 
 
 def read_row(row: dict[str, Any], arguments: DataArguments) -> tuple[str | None, str | None]:
@@ -150,76 +169,3 @@ def read_row(row: dict[str, Any], arguments: DataArguments) -> tuple[str | None,
         return row["source"], row["target"]
     keys = (arguments.source_column, arguments.target_column)
     return pair_of(row, keys, f"{arguments.dataset}, split {arguments.train_split}")
-
-
-def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
-    files = files_of(arguments, split)
-    if files is None:
-        return _load_named(arguments, split, seed) if arguments.dataset else None
-    require_files(files)
-    # A test set is not to lose sentences.
-    how = how_to_read(files, arguments, arguments.drop_undecodable and split == "train")
-    require_lines(how, split)
-    with told_by_cause():
-        return Dataset.from_generator(file_rows, gen_kwargs=how, features=TEXTS)
-
-
-def _load_named(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
-    if arguments.dataset == "demo":
-        from .demo_text import demo_pairs
-
-        pairs = demo_pairs(seed)[split]
-        return Dataset.from_dict(
-            {"source": [pair[0] for pair in pairs], "target": [pair[1] for pair in pairs]}
-        )
-    name = getattr(arguments, f"{split}_split")
-    loaded = _load_dataset(arguments, split)
-    if loaded is None:
-        return None
-    keys, where = (arguments.source_column, arguments.target_column), arguments.dataset
-
-    # Only what the texts depend on: what `map` keeps is found again by a hash of this function.
-    def texts(row: dict[str, Any]) -> dict[str, str]:
-        pair = pair_of(row, keys, f"{where}, split {name}")
-        return {"source": pair[0], "target": pair[1]}
-
-    with told_by_cause():
-        return loaded.map(texts, remove_columns=loaded.column_names)
-
-
-def _load_dataset(arguments: DataArguments, split: str, streaming: bool = False) -> Any:
-    """A split of a dataset of the Hub or of a folder; `None` without one to validate or test on.
-
-    Raises:
-        ValueError: if it cannot be read, or has no split to train on.
-        HubError: if it cannot be fetched.
-    """
-    name, split_name = str(arguments.dataset), getattr(arguments, f"{split}_split")
-    _require_dataset(name)
-    try:
-        with told_by_cause():
-            return load_dataset(
-                name, arguments.dataset_config, split=split_name, streaming=streaming
-            )
-    except (ValueError, DatasetsError) as error:
-        if split != "train" and isinstance(error, ValueError) and "split" in str(error):
-            return None
-        cause = error.__cause__ or error
-        reason = " ".join(str(cause).split())
-        raise ValueError(f"dataset={name}, split {split_name}: {reason}") from error
-
-
-def _require_dataset(name: str) -> None:
-    """Ask the Hub for a dataset once, quickly; `datasets` would ask for half a minute."""
-    if Path(name).exists():
-        return
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        raise ValueError(
-            f"dataset={name} is no folder, and no id on the Hub looks like it."
-        ) from None
-    if HF_HUB_OFFLINE or Path(HF_DATASETS_CACHE, name.replace("/", "___")).is_dir():
-        return
-    with explained(f"fetch the dataset {name}", name):
-        HfApi().dataset_info(name, timeout=_TIMEOUT_SECONDS)

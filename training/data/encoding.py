@@ -1,25 +1,17 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Text to ids that end in `</s>`, and how many there are."""
+"""Text to ids that end in `</s>`."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 from datasets import Dataset
 from datasets.fingerprint import Hasher
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from vaswani_hf.tokenization_vaswani import join_pieces
 
-from ..settings.fields import Arguments, raised_by
-from .files import told_by_cause
-
-
-_ROWS = 10000  # of Arrow tables, at a time
+from .files import unwrap_dataset_errors
 
 
 def encode_pairs(
@@ -47,7 +39,7 @@ def encode_pairs(
     # with its use.
     made_of = (pairs._fingerprint, _identity(tokenizer), segmented, _ENCODING)
     fingerprint = Hasher.hash(made_of)
-    with told_by_cause():
+    with unwrap_dataset_errors():
         return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
 
 
@@ -88,66 +80,3 @@ def _identity(tokenizer: PreTrainedTokenizerFast) -> tuple[str, ...]:
         str(getattr(tokenizer, "src_lang", None)),
         str(getattr(tokenizer, "tgt_lang", None)),
     )
-
-
-def side_lengths(pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of each source and of each target, `(len(pairs),)` each."""
-    sources, targets = (np.empty(len(pairs), dtype=np.int32) for _ in range(2))
-    first = 0
-    for table in arrow_tables(pairs, ["input_ids", "labels"]):
-        rows = slice(first, first + len(table))
-        sources[rows], targets[rows] = lengths_of(table, "input_ids"), lengths_of(table, "labels")
-        first = rows.stop
-    return sources, targets
-
-
-def check_lengths(
-    arguments: Arguments, model: PreTrainedModel, pairs: Mapping[str, Dataset]
-) -> None:
-    """Refuse pairs that are longer than a training batch holds, or than positions were learned.
-
-    Args:
-        arguments: of the run.
-        model: the model to train.
-        pairs: encoded pairs by split; where training text is a stream, all but that.
-
-    Raises:
-        ValueError: naming the split, the pair's place in it from 0, its length and what would do.
-    """
-    data, training, config = arguments.data, arguments.training, model.config
-    parts = training.world_size * training.gradient_accumulation_steps
-    positions = math.inf
-    if config.position_encoding == "learned":  # sinusoids do not end
-        positions = config.max_position_embeddings
-    if data.streaming and data.max_length > positions:
-        raise ValueError(
-            f"max_length={data.max_length} but max_position_embeddings={positions} are learned; "
-            f"raise that or lower max_length."
-        )
-    for split in pairs:
-        if split == "train" and data.streaming:
-            continue
-        sides = zip(("source", "target"), side_lengths(pairs[split]), strict=True)
-        for side, lengths in sides:
-            pair, longest = int(lengths.argmax()), int(lengths.max())
-            where = f"Pair {pair} of split {split} has {longest} {side} tokens but"
-            budget = getattr(training, f"{side}_tokens") // parts
-            if split == "train" and longest > budget:
-                way_out = f"raise {raised_by(training, f'{side}_tokens')} or lower max_length"
-                raise ValueError(f"{where} a batch holds {budget}; {way_out}.")
-            if longest > positions:
-                way_out = "lower max_length" if split == "train" else "leave the pair out"
-                raise ValueError(
-                    f"{where} max_position_embeddings={positions} are learned; raise that or "
-                    f"{way_out}."
-                )
-
-
-def arrow_tables(pairs: Dataset, columns: list[str]) -> Iterator[pa.Table]:
-    """The rows as Arrow has them, a bounded number at a time: no row becomes Python objects."""
-    yield from pairs.select_columns(columns).with_format("arrow").iter(batch_size=_ROWS)
-
-
-def lengths_of(table: pa.Table, column: str) -> np.ndarray:
-    """How many items the lists of a column have, `(len(table),)`."""
-    return pc.list_value_length(table[column]).to_numpy()

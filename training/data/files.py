@@ -9,7 +9,7 @@ from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Any
 
-from datasets import Features, Value
+from datasets import Dataset, Features, IterableDataset, Value
 from datasets.config import HF_DATASETS_CACHE
 from datasets.exceptions import DatasetGenerationError
 
@@ -23,8 +23,8 @@ TEXTS = Features({"source": Value("string"), "target": Value("string")})
 
 
 @contextmanager
-def told_by_cause() -> Iterator[None]:
-    """What `datasets` wraps its own error around, as it is; a full disk with the cache's folder."""
+def unwrap_dataset_errors() -> Iterator[None]:
+    """Raise the cause that `datasets` wraps its own error around; a full disk with its folder."""
     try:
         yield
     except (DatasetGenerationError, OSError) as error:
@@ -42,6 +42,11 @@ def told_by_cause() -> Iterator[None]:
 
 
 def files_of(arguments: DataArguments, split: str) -> Files | None:
+    """The files that are named for a split; `None` if there are none.
+
+    Raises:
+        ValueError: if the source side has more files than the target side, or fewer.
+    """
     sources, targets = (getattr(arguments, f"{split}_{side}") for side in ("source", "target"))
     files = getattr(arguments, f"{split}_file")
     if len(sources) != len(targets):
@@ -54,7 +59,27 @@ def files_of(arguments: DataArguments, split: str) -> Files | None:
     return tuple(map(Path, sources)), tuple(map(Path, targets)), tuple(map(Path, files))
 
 
-def require_files(files: Files) -> None:
+def pairs_of_files(
+    files: Files, arguments: DataArguments, split: str, *, streaming: bool = False
+) -> Any:
+    """A `Dataset` of columns `source` and `target`; an `IterableDataset` when streaming.
+
+    Raises:
+        ValueError: if the sides of a pair of files differ in length, or a line cannot be read;
+            file and line are named. When streaming, once the line is reached.
+        FileNotFoundError: if a file is missing.
+    """
+    _require_files(files)
+    how = _how_to_read(files, arguments, split)
+    if next(_rows(**how), None) is None:
+        names = ", ".join(map(str, itertools.chain(*files)))
+        raise ValueError(f"{names}: no line is there; split {split} needs pairs.")
+    with unwrap_dataset_errors():
+        kind = IterableDataset if streaming else Dataset
+        return kind.from_generator(_rows, gen_kwargs=how, features=TEXTS)
+
+
+def _require_files(files: Files) -> None:
     for path in itertools.chain(*files):
         if path.is_dir():
             raise ValueError(f"{path} is a folder; name a file, or give it as --dataset.")
@@ -62,13 +87,7 @@ def require_files(files: Files) -> None:
             raise FileNotFoundError(f"There is no file {path}.")
 
 
-def require_lines(how: dict[str, Any], split: str) -> None:
-    if next(file_rows(**how), None) is None:
-        names = ", ".join(map(str, itertools.chain(*how["files"])))
-        raise ValueError(f"{names}: no line is there; split {split} needs pairs.")
-
-
-def how_to_read(files: Files, arguments: DataArguments, drop_undecodable: bool) -> dict[str, Any]:
+def _how_to_read(files: Files, arguments: DataArguments, split: str) -> dict[str, Any]:
     # `datasets` keeps what a generator gave under the hash of its arguments: a changed file must
     # change them. Tuples, as it takes a list for shards and would read the files once for each.
     state = tuple(
@@ -78,12 +97,13 @@ def how_to_read(files: Files, arguments: DataArguments, drop_undecodable: bool) 
     return {
         "files": files,
         "keys": (arguments.source_column, arguments.target_column),
-        "drop_undecodable": drop_undecodable,
+        # A test set is not to lose sentences.
+        "drop_undecodable": arguments.drop_undecodable and split == "train",
         "state": state,
     }
 
 
-def file_rows(
+def _rows(
     files: Files, keys: tuple[str, str], drop_undecodable: bool, state: Any
 ) -> Iterator[dict[str, str | None]]:
     for source, target in read_pairs(*files, keys, drop_undecodable=drop_undecodable):
@@ -180,6 +200,16 @@ def _json_pair(line: str, keys: tuple[str, str], where: str) -> tuple[str, str]:
 
 
 def pair_of(row: dict[str, Any], keys: tuple[str, str], where: str) -> tuple[str, str]:
+    """Source and target of a row, flat or below its key `translation`.
+
+    Args:
+        row: of a dataset or a JSON file.
+        keys: of source and target.
+        where: what the error calls the row.
+
+    Raises:
+        ValueError: if there is no text under the keys.
+    """
     inner = row.get("translation")
     if isinstance(inner, dict):
         row = inner

@@ -20,7 +20,7 @@ from transformers.utils import CONFIG_NAME
 
 from vaswani_hf import VaswaniConfig
 
-from ..data.encoding import arrow_tables, lengths_of
+from ..data.lengths import arrow_tables, lengths_of
 from ..settings.fields import Arguments, DataArguments, ModelArguments, VaswaniTrainingArguments
 from .checkpoints import read_state
 
@@ -145,7 +145,10 @@ class Settings:
         differing |= self._differences(
             "data", _names(DataArguments) - TEXT_SOURCES - NOT_FOR_TRAINING
         )
-        differing |= self._differences("training", set(FIXED))
+        fixed = set(FIXED)
+        if self._arguments.data.streaming:
+            fixed.remove("max_padding")  # the stream's own checkpoint has what it was
+        differing |= self._differences("training", fixed)
         assert self._saved is not None
         types = {each["training"]["lr_scheduler_type"] for each in (self._saved, self.current)}
         if types & STATEFUL_SCHEDULES:

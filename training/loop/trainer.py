@@ -20,10 +20,11 @@ from transformers import Seq2SeqTrainer, set_seed
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, rotate_checkpoints
 
-from ..data.batching import TokenBatchSampler, batch_budget, training_batches
+from ..data.batching import TokenBatchSampler, training_batches
 from ..data.collating import ArrowPairs
-from ..data.encoding import side_lengths
+from ..data.lengths import side_lengths
 from ..data.streaming import TokenBatchStream, stream_loader
+from ..settings.budget import TokenBudget
 from ..settings.fields import VaswaniTrainingArguments
 from .callbacks import CheckpointClock, EarlyStopping, logged_name
 from .checkpoints import AUTO, STATE, last_checkpoints
@@ -120,16 +121,15 @@ class VaswaniTrainer(Seq2SeqTrainer):
         """Batches of `source_tokens` and `target_tokens` an update, over all processes."""
         if isinstance(self.train_dataset, TokenBatchStream):
             return stream_loader(self.train_dataset, self.data_collator, self.args.device)
-        sampler = training_batches(self.args, *side_lengths(self.train_dataset))
+        budget = TokenBudget.of(self.args)
+        sampler = training_batches(*side_lengths(self.train_dataset), budget)
         logger.info(
             "%d batches an epoch; padding takes %.1f %% of them.",
             *(len(sampler), 100 * sampler.padding_share),
         )
         collator = self.data_collator
-        if self.args.pad_to_multiple_of is not None:
-            collator = collator.in_few_shapes(
-                self.args.pad_to_multiple_of, *batch_budget(self.args)
-            )
+        if budget.pad_to_multiple_of is not None:
+            collator = collator.in_few_shapes(budget)
         loader = self._token_loader(self.train_dataset, sampler, collator)
         # After skipping batches to resume, nothing forwards the epoch to a sharded batch sampler.
         if isinstance(loader.batch_sampler, BatchSamplerShard):
@@ -150,14 +150,9 @@ class VaswaniTrainer(Seq2SeqTrainer):
             pairs = self.eval_dataset[pairs]
         source_lengths, target_lengths = side_lengths(pairs)
         longest = int(max(source_lengths.max(), target_lengths.max()))
-        sampler = TokenBatchSampler(
-            source_lengths,
-            target_lengths,
-            source_tokens=max(self.args.eval_batch_tokens, longest),
-            target_tokens=max(self.args.eval_batch_tokens, longest),
-            multiple_of=self.args.world_size,
-            shuffle=False,
-        )
+        tokens = self.args.world_size * max(self.args.eval_batch_tokens, longest)
+        budget = TokenBudget(tokens, tokens, processes=self.args.world_size)
+        sampler = TokenBatchSampler(source_lengths, target_lengths, budget, shuffle=False)
         return self._token_loader(pairs, sampler, self.data_collator)
 
     def _token_loader(

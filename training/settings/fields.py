@@ -17,6 +17,7 @@ from vaswani_hf.generation_vaswani import POWER, WU
 
 from .best import check_best, choose_metric
 from .bleu import preparation
+from .budget import TokenBudget
 from .library import check_accelerator, check_library, check_reports
 from .ranges import check_ranges
 
@@ -193,7 +194,8 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         default=0.03,
         metadata={
             "help": "share of padding in training batches above which they are cut somewhat "
-            "smaller; 1 for batches as full as can be, as they are with pad_to_multiple_of"
+            "smaller; 1 for batches as full as can be, as they are with pad_to_multiple_of, and "
+            "when streaming unless given"
         },
     )
     save_minutes: float | None = field(
@@ -298,7 +300,7 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
                 )
         if self.device_tokens is not None:
             self._work_out_accumulation(self.device_tokens)
-        self._check_budgets()
+        TokenBudget.of(self).check()
         preparation(self.bleu_tokenize, is_split=False)
         if self.compound_split_bleu is not None:
             preparation(self.compound_split_bleu, is_split=True)
@@ -329,16 +331,6 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
                 f"{self.average_last} needs; raise the one or lower the other."
             )
 
-    def _check_budgets(self) -> None:
-        parts = self.world_size * self.gradient_accumulation_steps
-        for side in ("source_tokens", "target_tokens"):
-            if getattr(self, side) // parts < 2:
-                raise ValueError(
-                    f"{side}={getattr(self, side)} over {parts} batches an update leaves "
-                    f"{getattr(self, side) // parts} tokens a batch, and a piece and `</s>` are 2; "
-                    f"raise {raised_by(self, side)}."
-                )
-
     def _work_out_accumulation(self, device_tokens: int) -> None:
         given = self.gradient_accumulation_steps
         held = self.world_size * device_tokens
@@ -360,13 +352,6 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             )
 
 
-def raised_by(training: VaswaniTrainingArguments, side: str) -> str:
-    """The field that makes batches larger; `side` is `source_tokens` or `target_tokens`."""
-    if training.device_tokens is not None and training.gradient_accumulation_steps > 1:
-        return "device_tokens"  # more tokens an update are more batches of the same size
-    return side
-
-
 @dataclass
 class Arguments:
     """Everything a run is told, in three parts, and `chosen`: what recipes and command line set.
@@ -382,6 +367,3 @@ class Arguments:
     chosen: dict[str, Any]
     given: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
-
-
-BUDGETS = ("source_tokens", "target_tokens")

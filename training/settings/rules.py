@@ -9,7 +9,8 @@ from vaswani_hf import VaswaniConfig
 from vaswani_hf.tokenization_vaswani import check_vocab_size
 
 from .best import what_compares
-from .fields import BUDGETS, Arguments, DataArguments, VaswaniTrainingArguments, raised_by
+from .budget import TokenBudget
+from .fields import Arguments, DataArguments, VaswaniTrainingArguments
 
 
 def check_together(arguments: Arguments) -> None:
@@ -20,11 +21,8 @@ def check_together(arguments: Arguments) -> None:
         if not (data.tokenizer or data.segmented):
             check_vocab_size(vocab_size)
         VaswaniConfig(**model)
-    if data.streaming and arguments.chosen.get("max_padding") not in (None, 1):
-        raise ValueError(
-            f"max_padding={training.max_padding} has no effect on streaming, whose batches are as "
-            f"full as can be: leave it out, or set it to 1."
-        )
+    if data.streaming and arguments.chosen.get("max_padding") is None:
+        training.max_padding = 1.0
     is_share = 0 < training.warmup_steps < 1
     if is_share and training.learning_rate is None and training.max_steps < 1:
         raise ValueError(
@@ -114,12 +112,4 @@ def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> 
         raise ValueError("streaming cannot fill its batches: leave out pad_to_multiple_of.")
     if training.ignore_data_skip:
         raise ValueError("streaming resumes at its place at once; leave out ignore_data_skip.")
-    parts = training.world_size * training.gradient_accumulation_steps
-    for side in BUDGETS:
-        budget = getattr(training, side) // parts
-        if data.max_length > budget:
-            raise ValueError(
-                f"max_length={data.max_length} but a batch holds {budget} tokens, {side}="
-                f"{getattr(training, side)} over {parts} batches an update; raise "
-                f"{raised_by(training, side)} or lower max_length."
-            )
+    TokenBudget.of(training).check_max_length(data.max_length)

@@ -8,22 +8,26 @@ from hypothesis import strategies as st
 
 from training.data import batching
 from training.data.batching import TokenBatchSampler, by_longer_side, cut, training_batches
+from training.settings.budget import TokenBudget
 from training.settings.reading import parse_arguments
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
 
 
-def make(pairs, **options):
+def make(pairs, source_tokens=60, target_tokens=50, processes=1, **options):
+    """Batches of so many tokens a side."""
     source, target = zip(*pairs, strict=True)
-    options = {"source_tokens": 60, "target_tokens": 50, **options}
-    return TokenBatchSampler(source, target, **options)
+    budget = TokenBudget(
+        source_tokens * processes, target_tokens * processes, processes=processes, **options
+    )
+    return TokenBatchSampler(source, target, budget)
 
 
 @given(LENGTHS, st.integers(1, 4), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_every_pair_lands_in_exactly_one_batch(pairs, multiple_of, epoch):
-    sampler = make(pairs, multiple_of=multiple_of)
+def test_every_pair_lands_in_exactly_one_batch(pairs, processes, epoch):
+    sampler = make(pairs, processes=processes)
     sampler.set_epoch(epoch)
     assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
 
@@ -39,7 +43,7 @@ def test_no_batch_passes_its_budget_on_either_side(pairs):
 @given(LENGTHS, st.integers(1, 4))
 @settings(max_examples=60, deadline=None)
 def test_processes_get_equally_many_batches_while_there_are_pairs_enough(pairs, processes):
-    sampler = make(pairs, multiple_of=processes)
+    sampler = make(pairs, processes=processes)
     if len(pairs) >= 8 * processes:
         assert len(sampler) % processes == 0
 
@@ -89,7 +93,7 @@ def test_a_third_less_padding_than_after_sorting_by_target_then_source():
         batches[-1].append(pair)
     padded = sum(len(batch) * (source[batch].max() + target[batch].max()) for batch in batches)
     sorted_share = 1 - (source.sum() + target.sum()) / padded
-    sampler = TokenBatchSampler(source, target, source_tokens=budget, target_tokens=budget)
+    sampler = TokenBatchSampler(source, target, TokenBudget(budget, budget))
     assert sampler.padding_share < 0.65 * sorted_share
     assert len(sampler) < len(batches)
 
@@ -112,7 +116,7 @@ def test_parts_of_the_corpus_are_mixed_within_batches():
 @given(LENGTHS, st.integers(1, 9), st.integers(1, 4))
 @settings(max_examples=60, deadline=None)
 def test_a_batch_of_padded_lengths_keeps_to_its_budgets(pairs, multiple, processes):
-    sampler = make(pairs, pad_to_multiple_of=multiple, multiple_of=processes)
+    sampler = make(pairs, pad_to_multiple_of=multiple, processes=processes)
     assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
     for batch in sampler:
         for side, budget in enumerate((60, 50)):
@@ -147,7 +151,7 @@ def cheapest(pairs, price):
 @settings(max_examples=60, deadline=None)
 def test_no_other_cuts_cost_less(pairs, price):
     source, target = np.array(pairs).T
-    batches = cut(np.arange(len(pairs)), source, target, 60, 50, price)
+    batches = cut(np.arange(len(pairs)), source, target, TokenBudget(60, 50), price)
     assert [pair for batch in batches for pair in batch] == list(range(len(pairs)))
     cost = sum(
         len(batch) * int(source[batch].max() + target[batch].max()) + price for batch in batches
@@ -158,7 +162,7 @@ def test_no_other_cuts_cost_less(pairs, price):
 @given(LENGTHS, st.integers(1, 4))
 @settings(max_examples=60, deadline=None)
 def test_batches_cut_for_padding_keep_every_pair_and_their_budgets(pairs, processes):
-    sampler = make(pairs, multiple_of=processes, max_padding=0.03)
+    sampler = make(pairs, processes=processes, max_padding=0.03)
     assert sorted(pair for batch in sampler for pair in batch) == list(range(len(pairs)))
     for batch in sampler:
         assert len(batch) * max(pairs[pair][0] for pair in batch) <= 60
@@ -173,19 +177,20 @@ def like_multi30k():
 
 
 def test_a_few_batches_more_bring_padding_below_three_percent():
-    lengths, budgets = like_multi30k(), {"source_tokens": 8192, "target_tokens": 8192}
-    full = TokenBatchSampler(*lengths, **budgets)
-    sampler = TokenBatchSampler(*lengths, **budgets, max_padding=0.03)
+    lengths = like_multi30k()
+    full = TokenBatchSampler(*lengths, TokenBudget(8192, 8192))
+    sampler = TokenBatchSampler(*lengths, TokenBudget(8192, 8192, max_padding=0.03))
     assert full.padding_share > 0.035
     assert sampler.padding_share <= 0.03
     assert len(sampler) <= 1.25 * len(full)
 
 
 def test_where_padding_is_low_batches_stay_full():
-    lengths, budgets = like_multi30k(), {"source_tokens": 2000, "target_tokens": 2000}
-    full = TokenBatchSampler(*lengths, **budgets)
+    lengths = like_multi30k()
+    full = TokenBatchSampler(*lengths, TokenBudget(2000, 2000))
     assert full.padding_share < 0.03
-    assert TokenBatchSampler(*lengths, **budgets, max_padding=0.03).batches == full.batches
+    sampler = TokenBatchSampler(*lengths, TokenBudget(2000, 2000, max_padding=0.03))
+    assert sampler.batches == full.batches
 
 
 def test_where_padding_cannot_be_low_batches_do_not_become_many():
@@ -255,12 +260,12 @@ def test_a_pair_too_long_for_a_batch_is_told_with_the_field_that_would_do(tmp_pa
     options = ["--source_tokens", "30", "--target_tokens", "30", "--output_dir", str(tmp_path)]
     training = parse_arguments(["base", *options, "--use_cpu", "true", *more]).training
     with pytest.raises(ValueError, match=f"Pair 1 has 31 source tokens but {raised}"):
-        training_batches(training, [2, 31], [2, 2])
+        training_batches([2, 31], [2, 2], TokenBudget.of(training))
 
 
 def test_no_pairs_are_an_error():
     with pytest.raises(ValueError, match="no pairs"):
-        TokenBatchSampler([], [], source_tokens=5, target_tokens=5)
+        TokenBatchSampler([], [], TokenBudget(5, 5))
 
 
 def test_the_sampler_has_no_batch_size():

@@ -74,6 +74,12 @@ def test_what_weights_or_pairs_hang_on_may_not_change(made, recipe, options, mes
         Settings(told(recipe, *options)).resume_from(checkpoint)
 
 
+def test_the_padding_of_a_stream_is_left_to_the_streams_own_checkpoint(made, recipe):
+    streamed = ("--streaming", "--max_steps", "9")
+    checkpoint = made(*streamed, "--max_padding", "0.03")
+    Settings(told(recipe, *streamed)).resume_from(checkpoint)
+
+
 def test_all_that_differs_is_named(made, recipe):
     with pytest.raises(ValueError, match="d_model=32 then and 64 now; seed=42 then and 3 now"):
         Settings(told(recipe, "--seed", "3", "--d_model", "64")).resume_from(made())

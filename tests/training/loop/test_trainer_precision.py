@@ -17,6 +17,7 @@ from torch._dynamo.utils import counters
 from training.data.batching import TokenBatchSampler
 from training.data.collating import ArrowPairs, PairCollator
 from training.loop.trainer import DivergedError, VaswaniTrainer
+from training.settings.budget import TokenBudget
 from training.settings.fields import VaswaniTrainingArguments
 from training.settings.reading import parse_arguments
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, loss_vaswani, train_tokenizer
@@ -268,11 +269,11 @@ def test_the_trainer_checkpoints_with_the_same_losses(tmp_path, tokenizer, pairs
 def shapes_of(tokenizer, pairs, multiple):
     """Shapes of all batches of 300 tokens a side, and the batches."""
     lengths = [[len(ids) for ids in pairs[side]] for side in ("input_ids", "labels")]
-    budget = {"source_tokens": 300, "target_tokens": 300}
-    sampler = TokenBatchSampler(*lengths, **budget, pad_to_multiple_of=multiple)
+    budget = TokenBudget(300, 300, pad_to_multiple_of=multiple)
+    sampler = TokenBatchSampler(*lengths, budget)
     collator = PairCollator(tokenizer, make_model(tokenizer))
     if multiple is not None:
-        collator = collator.in_few_shapes(multiple, **budget)
+        collator = collator.in_few_shapes(budget)
     batches = [collator([pairs[place] for place in batch]) for batch in sampler]
     return {(*batch["input_ids"].shape, batch["labels"].shape[1]) for batch in batches}, batches
 
@@ -296,7 +297,7 @@ def test_padding_to_few_shapes_changes_neither_loss_nor_gradients(tokenizer, pai
     chosen = [pairs[place] for place in range(5)]
     plain = PairCollator(tokenizer, model)
     results = []
-    for collator in (plain, plain.in_few_shapes(16, 400, 300)):
+    for collator in (plain, plain.in_few_shapes(TokenBudget(400, 300, pad_to_multiple_of=16))):
         model.zero_grad()
         inputs = collator(chosen)
         loss = model(**inputs).loss

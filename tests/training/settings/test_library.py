@@ -94,7 +94,6 @@ CANNOT_BE = [
     ("neftune_noise_alpha 5", "neftune_noise_alpha=5 would have no effect"),
     ("deepspeed x.json", "deepspeed=x.json cannot be used"),
     ("debug underflow_overflow", "debug=underflow_overflow cannot be used"),
-    ("streaming true --max_padding 0.5", "max_padding=0.5 has no effect on streaming"),
 ]
 
 

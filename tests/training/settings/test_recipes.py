@@ -5,9 +5,9 @@ import random
 import pytest
 import torch
 
-from training.data.cleaning import CleaningRules, clean_and_mix
 from training.data.corpus import load_corpus
 from training.data.encoding import encode_pairs
+from training.data.mixing import clean_and_mix
 from training.loop.model import build_model, build_tokenizer
 from training.outcome.dry_run import make_plan
 from training.settings.reading import parse_arguments
@@ -116,8 +116,7 @@ def test_every_recipe_can_be_planned(name, stand_in, tmp_path):
     corpus = load_corpus(arguments.data)
     tokenizer = build_tokenizer(arguments, corpus, None)
     encoded = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)
-    rules = CleaningRules.of(arguments.data)
-    pairs = clean_and_mix(corpus, encoded, rules, arguments.training.seed)
+    pairs = clean_and_mix(corpus, encoded, arguments.training.seed)
     with torch.device("meta"):
         model = build_model(arguments, tokenizer)
     plan = make_plan(arguments, model, pairs)

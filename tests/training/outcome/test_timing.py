@@ -1,0 +1,28 @@
+import torch
+from datasets import Dataset
+
+from training.outcome.timing import measure_updates
+from training.settings.fields import VaswaniTrainingArguments
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+
+
+def test_measuring_leaves_the_model_and_the_folder_as_they_are(tmp_path):
+    tokenizer = train_tokenizer(["a b c d"] * 9, 300, are_files=False, show_progress=False)
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 1, "encoder_layers": 1, "decoder_layers": 1}
+    model = VaswaniForConditionalGeneration(VaswaniConfig(vocab_size=len(tokenizer), **sizes))
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    training = VaswaniTrainingArguments(
+        **{"source_tokens": 12, "target_tokens": 12, "max_steps": 24, "learning_rate": 0.01},
+        **{"save_strategy": "steps", "save_steps": 1, "save_minutes": 0.00001},
+        **{"average_last": 1, "weight_decay": 0.1, "report_to": "none", "disable_tqdm": True},
+        **{"use_cpu": not torch.cuda.is_available(), "output_dir": str(tmp_path)},
+    )
+    ids = [[5, 6, 2], [7, 2], [8, 9, 10, 2], [3, 2], [4, 5, 2]]
+    pairs = Dataset.from_dict({"input_ids": ids, "labels": ids[::-1]})
+    measured = measure_updates(training, model, tokenizer, pairs, 3)
+    assert (measured.updates, measured.peak_bytes is None) == (3, not torch.cuda.is_available())
+    assert measured.seconds_per_update > 0
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight.cpu(), before[name]), name
+    assert list(tmp_path.iterdir()) == []
+    assert (training.max_steps, training.learning_rate) == (24, 0.01)  # of the run itself

@@ -1,0 +1,110 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""How long the trainer's own updates take on this machine, and how much GPU memory."""
+
+import copy
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    ProgressCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from ..data.collating import PairCollator
+from ..loop.trainer import VaswaniTrainer
+from ..settings.fields import VaswaniTrainingArguments
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Updates on this machine: how many, how long each took, and the GPU memory they needed."""
+
+    updates: int
+    seconds_per_update: float
+    peak_bytes: int | None
+
+
+class Stopwatch(TrainerCallback):
+    """Times the updates after the first, which warms up, and keeps them from writing anything."""
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Start the clock after the first update, stop it after the last."""
+        control.should_save = control.should_evaluate = control.should_log = False
+        if state.global_step == 1:
+            self.begun = _now()
+        if state.global_step == state.max_steps:
+            self.seconds = _now() - self.begun
+
+    def on_epoch_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """An epoch that ends leaves nothing behind either."""
+        control.should_save = control.should_evaluate = control.should_log = False
+
+
+def _now() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.monotonic()
+
+
+def measure_updates(
+    training: VaswaniTrainingArguments,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    pairs: Dataset,
+    num_updates: int,
+) -> Measurement:
+    """Time the trainer's own updates, at a learning rate of 0, which leaves the model as it is.
+
+    Args:
+        training: of the run; `output_dir` is where the trainer may make a folder.
+        model: the model of the run; afterwards on the run's device.
+        tokenizer: of the pairs.
+        pairs: encoded training pairs.
+        num_updates: how many are timed, after one that is not.
+    """
+    measured = copy.copy(training)
+    changes: dict[str, Any] = {
+        **{"max_steps": num_updates + 1, "learning_rate": 0.0, "report_to": []},
+        **{"save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no"},
+        **{"save_minutes": None, "max_minutes": None, "load_best_model_at_end": False},
+        **{"disable_tqdm": True, "push_to_hub": False},
+    }
+    for name, value in changes.items():
+        setattr(measured, name, value)
+    trainer = VaswaniTrainer(
+        model=model,
+        args=measured,
+        train_dataset=pairs,
+        data_collator=PairCollator(tokenizer, model),
+        processing_class=tokenizer,
+    )
+    for callback in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(callback)
+    watch = Stopwatch()
+    trainer.add_callback(watch)  # the last one, which has the last word
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    trainer.train()
+    peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+    return Measurement(num_updates, watch.seconds / num_updates, peak)
