@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What looks on while a run trains: clocks and signals, early stopping, the stream."""
+"""Callbacks of the trainer: checkpoints by the clock and on signals, early stopping, streams."""
 
 import logging
 import time
@@ -21,15 +21,15 @@ logger = logging.getLogger("training")
 
 
 def logged_name(name: str) -> str:
-    """The name of a figure in the log: a loss says its unit there."""
+    """The name of a figure in the log, where a loss carries its unit."""
     return f"{name}_nats_per_token" if name == "loss" or name.endswith("_loss") else name
 
 
 class EarlyStopping(TrainerCallback):
     """Ends training after `early_stopping_patience` evaluations without a new best.
 
-    The evaluations are those in the log, which every checkpoint carries: a resumed run goes on
-    counting, with whatever patience it is given.
+    It counts the evaluations in the log, which every checkpoint keeps: a resumed run continues the
+    count, with its own patience.
     """
 
     def __init__(self, training: VaswaniTrainingArguments) -> None:
@@ -47,7 +47,7 @@ class EarlyStopping(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Look at the evaluations of a run that goes on."""
+        """Count the evaluations before a resumption."""
         self._count(state)
 
     def on_step_end(
@@ -57,7 +57,7 @@ class EarlyStopping(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """End a resumed run that was over; the library makes at least one update."""
+        """End a resumed run that had stopped already; the library makes at least one update."""
         if self.has_stopped:
             control.should_training_stop = control.should_save = True
 
@@ -68,7 +68,7 @@ class EarlyStopping(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """End training, with a checkpoint, if this evaluation was one too many."""
+        """End training, with a checkpoint, once patience is used up."""
         if self._count(state):
             control.should_training_stop = control.should_save = True
 
@@ -91,9 +91,9 @@ class EarlyStopping(TrainerCallback):
 
 
 class StreamGuard(TrainerCallback):
-    """Ends training, with a checkpoint, before an update whose batches some process cannot get.
+    """Ends training, with a checkpoint, before an update whose batches some process cannot read.
 
-    So that a line that cannot be read costs no update, and all processes stop at the same one.
+    No update is lost to an unreadable line, and all processes stop at the same update.
     """
 
     def __init__(self, stream: TokenBatchStream) -> None:
@@ -107,40 +107,40 @@ class StreamGuard(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Ask whether the batches of the next update are there."""
+        """Check that the batches of the next update can be read."""
         if state.global_step >= state.max_steps:
             return
-        # The loader is one batch ahead.
+        # The loader reads one batch ahead.
         needed = (state.global_step + 1) * args.gradient_accumulation_steps + 1
         problem = self.stream.problem_before(needed)
-        is_there = torch.tensor(int(problem is not None), device=args.device)
+        is_broken = torch.tensor(int(problem is not None), device=args.device)
         if args.world_size > 1:
-            torch.distributed.all_reduce(is_there, op=torch.distributed.ReduceOp.MAX)
-        if is_there:
+            torch.distributed.all_reduce(is_broken, op=torch.distributed.ReduceOp.MAX)
+        if is_broken:
             problems = gather_object([problem]) if args.world_size > 1 else [problem]
             self.problem = next(found for found in problems if found is not None)
             control.should_save = control.should_training_stop = True
 
     def raise_if_broken(self, trainer: Any) -> None:
-        """End the run after training where the text has.
+        """Raise after training if a problem of the text has ended it.
 
         Raises:
-            ValueError: with what was wrong, and how to go on.
+            ValueError: naming the problem, and how to resume.
         """
         if self.problem is not None:
             end_processes(trainer)
             raise ValueError(
                 f"{self.problem} checkpoint-{trainer.state.global_step} in "
-                f"{trainer.args.output_dir} has all that came before: mend the text, and the same "
-                f"command with --resume_from_checkpoint auto goes on."
+                f"{trainer.args.output_dir} was saved before it: mend the text, then resume with "
+                f"the same command and --resume_from_checkpoint auto."
             )
 
 
 class CheckpointClock(TrainerCallback, ExportableState):
-    """Checkpoints every `save_minutes` (section 6.1), at the end and when a signal asks to stop.
+    """Saves every `save_minutes` (section 6.1), at the end and when a signal asks to stop.
 
-    Training ends after `max_minutes`, those before a resumption included. The main process has the
-    clock, any process may get the signal; all of them save and stop at the same update.
+    Training ends after `max_minutes`, those before a resumption included. The main process keeps
+    the time and any process may receive the signal; all save and stop at the same update.
     """
 
     def __init__(self) -> None:
@@ -150,14 +150,14 @@ class CheckpointClock(TrainerCallback, ExportableState):
         self.num_processes = 1
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: time spent, and by how many processes."""
+        """What a checkpoint keeps: the time spent, and the number of processes."""
         kept = {
             "seconds_before": round(time.monotonic() - self.begun, 3),
             "num_processes": self.num_processes,
         }
         return {"args": {}, "attributes": kept}
 
-    def is_over(self, args: TrainingArguments) -> bool:
+    def is_time_up(self, args: TrainingArguments) -> bool:
         """Whether `max_minutes` have passed."""
         assert isinstance(args, VaswaniTrainingArguments)
         return args.max_minutes is not None and (
@@ -171,9 +171,9 @@ class CheckpointClock(TrainerCallback, ExportableState):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Start the clocks, and count steps as the settings say."""
+        """Start the clocks, and take the intervals of the settings."""
         saved = state.stateful_callbacks.get(type(self).__name__, {})
-        # The library goes on with the steps that the checkpoint was made with.
+        # The library would keep the checkpoint's intervals of logging, evaluating and saving.
         state.compute_steps(args, state.max_steps)
         self.last_save = time.monotonic()
         self.begun = self.last_save - saved.get("attributes", {}).get("seconds_before", 0.0)
@@ -186,13 +186,13 @@ class CheckpointClock(TrainerCallback, ExportableState):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Note signals from the first update on; there is nothing to save before."""
+        """Catch signals from the first update on; before it there is nothing to save."""
         assert isinstance(args, VaswaniTrainingArguments)
         if not args.dry_run:
-            self.signals.note()
+            self.signals.catch()
 
     def share_signal(self, args: TrainingArguments) -> None:
-        """Tell all processes of a signal that came to one of them after the last update."""
+        """Tell all processes of a signal that one of them received after the last update."""
         if args.world_size == 1:
             self.stopped_by = self.stopped_by or self.signals.received
             return
@@ -207,11 +207,11 @@ class CheckpointClock(TrainerCallback, ExportableState):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Look at the clocks and for signals after each update."""
+        """Check the clocks and the signals after each update."""
         assert isinstance(args, VaswaniTrainingArguments)
         minutes, since = args.save_minutes, time.monotonic() - self.last_save
         is_due = minutes is not None and since >= 60 * minutes
-        is_over, self.stopped_by = self.is_over(args), self.signals.received
+        is_over, self.stopped_by = self.is_time_up(args), self.signals.received
         if args.world_size > 1:
             is_main = args.process_index == 0
             asked = torch.tensor(
@@ -233,7 +233,7 @@ class CheckpointClock(TrainerCallback, ExportableState):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Leave out the evaluation of an epoch that a signal has cut off: who stops a run waits."""
+        """Skip the evaluation of an epoch that a signal has cut short: somebody is waiting."""
         if self.stopped_by:
             control.should_evaluate = False
 
@@ -244,5 +244,5 @@ class CheckpointClock(TrainerCallback, ExportableState):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Count the minutes from the last checkpoint, whatever asked for it."""
+        """Restart the minutes of `save_minutes` at every checkpoint, whatever its reason."""
         self.last_save = time.monotonic()

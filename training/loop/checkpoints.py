@@ -16,9 +16,9 @@ from ..settings.fields import VaswaniTrainingArguments
 
 
 logger = logging.getLogger("training")
-AUTO = "auto"  # resume from the newest whole checkpoint, or start afresh
+AUTO = "auto"  # resume from the newest complete checkpoint, if there is one
 STATE = "trainer_state.json"
-# What the library's trainer needs to go on; of several names, FSDP's come after the usual one.
+# What the library's trainer resumes from; where there are several names, FSDP's come last.
 PARTS = (
     (SAFE_WEIGHTS_NAME,),
     ("optimizer.pt", "optimizer.bin", "optimizer_0"),
@@ -38,10 +38,10 @@ def checkpoints(output_dir: str | Path) -> list[Path]:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Why a checkpoint cannot be resumed from, or `None` where it is whole.
+    """What is missing or damaged in a checkpoint; `None` if it can be resumed from.
 
-    It need not be of this project's writing. No file is unpickled; what `torch.save` writes is a
-    zip archive, whose directory comes last.
+    The library's own checkpoints are complete too. No file is unpickled: what `torch.save` writes
+    is a zip archive, and a truncated one lacks its directory, which comes last.
     """
     for names in PARTS:
         if not any((folder / name).exists() for name in names):
@@ -65,7 +65,7 @@ def find_damage(folder: Path) -> str | None:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """What the library's trainer keeps of its state in a checkpoint."""
+    """The state that the library's trainer keeps in a checkpoint."""
     state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
     return state
 
@@ -73,31 +73,31 @@ def read_state(folder: Path) -> dict[str, Any]:
 def find_checkpoint(training: VaswaniTrainingArguments) -> str | None:
     """The checkpoint to resume from, as `--resume_from_checkpoint` asks.
 
-    What is passed over, and why, goes to the log. Where processes see different disks, the newest
-    checkpoint that all of them have is taken.
+    Checkpoints that are skipped are logged with the reason. Where processes see different disks,
+    the newest checkpoint that all of them have is taken.
 
     Returns:
         A folder, or `None` for a fresh start.
 
     Raises:
-        ValueError: if the checkpoint named by its path is not whole.
+        ValueError: if the named checkpoint is incomplete or damaged.
     """
     wanted = training.resume_from_checkpoint
     if wanted is None or str(wanted).lower() in ("false", "no"):
         return None
     if str(wanted).lower() not in (AUTO, "true"):
-        torn = find_damage(Path(wanted))
-        if torn:
-            raise ValueError(f"resume_from_checkpoint={wanted} is no whole checkpoint: {torn}.")
+        damage = find_damage(Path(wanted))
+        if damage:
+            raise ValueError(f"resume_from_checkpoint={wanted} cannot be resumed from: {damage}.")
         _compare_processes(Path(wanted), training)
         return wanted
     whole = []
     for folder in reversed(checkpoints(training.output_dir)):
-        torn = find_damage(folder)
-        if torn is None:
+        damage = find_damage(folder)
+        if damage is None:
             whole.append(folder.name)
         elif not whole:
-            logger.info("Passing over %s, which is torn: %s.", folder.name, torn)
+            logger.info("Skipping %s: %s.", folder.name, damage)
     if training.world_size > 1:
         everywhere = set.intersection(*map(set, gather_object([whole])))
         whole = [name for name in whole if name in everywhere]
@@ -109,20 +109,20 @@ def find_checkpoint(training: VaswaniTrainingArguments) -> str | None:
 
 
 def _compare_processes(folder: Path, training: VaswaniTrainingArguments) -> None:
-    """Warn where the run goes on with another number of processes than the checkpoint's."""
+    """Warn if the checkpoint was written by another number of processes."""
     state = read_state(folder)
     clock = (state.get("stateful_callbacks") or {}).get("CheckpointClock", {})
     before = clock.get("attributes", {}).get("num_processes", training.world_size)
     if before != training.world_size and training.process_index == 0:
         logger.warning(
             "%s was written by %d processes and is resumed by %d: the rest of this epoch has other "
-            "batches, so that pairs may come twice or not at all in it, and dropout is drawn anew.",
+            "batches, in which pairs may come twice or not at all, and other dropout masks.",
             *(folder.name, before, training.world_size),
         )
 
 
 def last_checkpoints(output_dir: str | Path, count: int, last_step: int) -> list[Path]:
-    """The last `count` whole checkpoints up to an update, oldest first; or as many as there are."""
+    """The last `count` complete checkpoints up to an update, oldest first; fewer if there are."""
     whole = [
         folder
         for folder in checkpoints(output_dir)

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""One run at a time in a folder."""
+"""One run at a time in an output folder."""
 
 import json
 import logging
@@ -21,17 +21,17 @@ except ImportError:  # Windows
 
 
 logger = logging.getLogger("training")
-LOCK = ".run.lock"  # what it holds says whose it is; a killed run leaves it, locked by nobody
+LOCK = ".run.lock"  # its content names the owner; a killed run leaves it, unlocked
 
 
 class FolderLock:
-    """While it is entered, no other process enters one of the same folder, on any machine.
+    """While entered, no other process on any machine can enter a lock of the same folder.
 
-    It is a POSIX record lock of one byte, which the system takes back when the process ends,
-    however it ends; the processes that it has forked do not have it. NFS hands it to its server.
-    Where the disk knows no locks, and on Windows, the log says that there is none.
+    It is a POSIX record lock of one byte. The system releases it when the process ends, however it
+    ends; forked processes do not hold it. NFS forwards it to its server. Where the disk has no
+    locks, and on Windows, a warning says so.
 
-    The folder is made where it is missing. Where nothing else comes into it, it is left as it was.
+    A missing folder is made. If nothing else is written into it, it is left as it was.
 
     Args:
         folder: of the run.
@@ -39,20 +39,20 @@ class FolderLock:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._made: list[Path] = []  # folders, the outermost last
+        self._made: list[Path] = []  # missing folders, the outermost last
         self._before: set[str] = set()
         self._file: TextIO | None = None
 
     @property
     def was_there(self) -> bool:
-        """Whether an earlier run has left its lock: what a run begins with is its."""
+        """Whether an earlier run in this folder has left its lock file."""
         return LOCK in self._before
 
     def __enter__(self) -> "FolderLock":
         """Take the lock.
 
         Raises:
-            ValueError: if another process has it, or nothing can be written there.
+            ValueError: if another process has it, or the folder cannot be written.
         """
         try:
             self._made = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
@@ -72,7 +72,7 @@ class FolderLock:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         assert self._file is not None
         self._leave_as_it_was()
         self._file.close()
@@ -85,22 +85,22 @@ class FolderLock:
             file = os.fdopen(descriptor, "r+", encoding="utf-8")
             try:
                 if fcntl is None:
-                    raise OSError("this system knows none")
+                    raise OSError("this system has none")
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
             except (BlockingIOError, PermissionError):
                 with file:
                     raise ValueError(
-                        f"{self.folder} is in use by another run{_holder(file)}: wait for its end, "
-                        f"stop it, or choose another --output_dir."
+                        f"{self.folder} is in use by another run{_holder(file)}: stop it, wait for "
+                        f"it to end, or choose another --output_dir."
                     ) from None
             except OSError as error:
                 logger.warning(
-                    "There is no lock on %s (%s): let no other run write into it.",
+                    "%s cannot be locked (%s): make sure that no other run writes into it.",
                     *(self.folder, error),
                 )
             if _is_at(file, path):
                 return file
-            file.close()  # its owner has removed it meanwhile
+            file.close()  # its owner has removed the file meanwhile
 
     def _leave_as_it_was(self) -> None:
         try:
@@ -113,7 +113,7 @@ class FolderLock:
 
 
 def lock_output_dir(training: VaswaniTrainingArguments, exits: ExitStack) -> FolderLock | None:
-    """Lock the folder of a run for as long as `exits` is entered; the first process has the lock.
+    """Lock the output folder until `exits` is left; the first process holds the lock.
 
     Returns:
         The lock; `None` on other processes.

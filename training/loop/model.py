@@ -27,12 +27,12 @@ _CHANGEABLE = ("dropout", "attention_dropout", "activation_dropout", "label_smoo
 
 
 def fetch_pretrained(arguments: Arguments) -> None:
-    """Fetch the trained model and the tokenizer that are named, and put their folders there.
+    """Fetch the model and the tokenizer that the settings name, and put their folders there.
 
     Raises:
-        ValueError: if they cannot be loaded, are of another sort, or do not go with each other or
-            with the recipe.
-        HubError: if they cannot be fetched.
+        ValueError: if one cannot be loaded or has the wrong type, or they do not fit each other or
+            the recipe.
+        HubError: if one cannot be fetched.
     """
     data, training = arguments.data, arguments.training
     name, config = training.model_name_or_path, None
@@ -54,19 +54,19 @@ def _config_of(folder: str, name: str) -> VaswaniConfig:
     content, _ = VaswaniConfig.get_config_dict(folder)
     if content.get("model_type") != VaswaniConfig.model_type:
         raise ValueError(
-            f"model_name_or_path={name} holds a model of type {content.get('model_type')}; this "
-            f"trains type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
+            f"model_name_or_path={name} is a model of type {content.get('model_type')}; training "
+            f"needs type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
         )
     return VaswaniConfig.from_dict(content)
 
 
 def _refuse_two_tokenizers(folder: str, name: str) -> None:
-    """Labels made by the tokenizer of the source would be pieces that the model does not know."""
+    """Training would encode the targets by the tokenizer of the sources."""
     if (Path(folder) / TARGET_TOKENIZER).is_dir():
         raise ValueError(
             f"model_name_or_path={name} has a tokenizer of its own for targets, "
-            f"{TARGET_TOKENIZER}/; training encodes both sides by one, so that this model can be "
-            f"used and converted, but not trained."
+            f"{TARGET_TOKENIZER}/, and training encodes both sides by one: this model can be used "
+            f"and converted, but not trained."
         )
 
 
@@ -76,9 +76,7 @@ def _fetch_tokenizer(name: str) -> Path:
     try:
         validate_repo_id(name)
     except HFValidationError:
-        raise ValueError(
-            f"tokenizer={name} is no folder, and no id on the Hub looks like it."
-        ) from None
+        raise ValueError(f"tokenizer={name} is neither a folder nor an id on the Hub.") from None
     with explained(f"fetch the tokenizer {name}", name):
         return Path(snapshot_download(name, allow_patterns=list(_TOKENIZER_FILES)))
 
@@ -87,17 +85,17 @@ def load_tokenizer(folder: str | Path, name: str | Path | None = None) -> PreTra
     """The tokenizer of a folder.
 
     Args:
-        folder: where its files are.
-        name: what messages call it; the folder unless given.
+        folder: has its files.
+        name: for messages; the folder unless given.
 
     Raises:
-        ValueError: if there is none, its files are damaged, or it is not of the sort that this
-            project trains with.
+        ValueError: if there is none, its files are damaged, or it is not one of the `tokenizers`
+            library with padding and end-of-sentence tokens.
     """
     name = name or folder
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except Exception as error:  # whatever a file that is not ours makes the libraries raise
+    except Exception as error:  # a foreign file can make the libraries raise anything
         reason = " ".join(str(error).split())
         raise ValueError(f"{name} has no tokenizer that can be loaded: {reason}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
@@ -114,7 +112,7 @@ def load_tokenizer(folder: str | Path, name: str | Path | None = None) -> PreTra
 def _check_pieces(
     tokenizer: PreTrainedTokenizerFast, named: str, config: VaswaniConfig, folder: str, name: str
 ) -> None:
-    """Refuse a tokenizer whose ids are not those that a trained model has learned."""
+    """Refuse a tokenizer whose ids differ from those that the model was trained with."""
     if (Path(folder) / "tokenizer.json").is_file():
         expected = load_tokenizer(folder, name).get_vocab()
         given = tokenizer.get_vocab()
@@ -128,16 +126,16 @@ def _check_pieces(
     elif len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"tokenizer={named} has {len(tokenizer)} pieces and model_name_or_path={name} "
-            f"{config.vocab_size}; they do not belong together."
+            f"{config.vocab_size}; they do not fit each other."
         )
 
 
 def build_tokenizer(
     arguments: Arguments, corpus: Corpus, checkpoint: str | None
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer of the checkpoint, the one that is named, or one learned from the training set.
+    """The checkpoint's tokenizer, the one that is named, or one learned from the training set.
 
-    Learned once, by the process that comes first; the others read what it wrote.
+    The first process learns and writes it; the others read what it wrote.
     """
     named = checkpoint or arguments.data.tokenizer or arguments.training.model_name_or_path
     if named:
@@ -149,7 +147,8 @@ def build_tokenizer(
         tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
         vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
-        # Signals reach the main thread alone, and not while it merges pieces, which takes minutes.
+        # Python handles signals in the main thread only, and not while that merges pieces, which
+        # takes minutes.
         with ThreadPoolExecutor(1) as learner:
             tokenizer = learner.submit(
                 train_tokenizer,
@@ -157,7 +156,7 @@ def build_tokenizer(
                 vocab_size,
                 are_files=False,
                 split_digits=arguments.data.split_digits,
-                # Written past Python, for which a reader that has gone is an error.
+                # The bar is not written through Python: a closed output would be an error.
                 show_progress=not arguments.training.disable_tqdm and sys.stdout.isatty(),
             ).result()
     with explain_failed_write(folder):
@@ -168,11 +167,11 @@ def build_tokenizer(
 def build_model(
     arguments: Arguments, tokenizer: PreTrainedTokenizerFast
 ) -> VaswaniForConditionalGeneration:
-    """A new model by the recipe, or the trained one that is named, ready for the tokenizer.
+    """A new model by the recipe, or the trained one that is named.
 
     Raises:
-        ValueError: if the recipe changes the shape of a trained model, or the model has too few
-            pieces for the tokenizer.
+        ValueError: if the recipe changes the shape of a trained model, or the tokenizer has more
+            pieces than the model.
     """
     training = arguments.training
     if training.model_name_or_path:
@@ -182,22 +181,22 @@ def build_model(
         if len(tokenizer) > model.config.vocab_size:
             raise ValueError(
                 f"The tokenizer has {len(tokenizer)} pieces and {training.model_name_or_path} "
-                f"{model.config.vocab_size}; they do not belong together."
+                f"{model.config.vocab_size}; they do not fit each other."
             )
     else:
         fields = {**arguments.model, "vocab_size": len(tokenizer)}
         tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
         model = VaswaniForConditionalGeneration(VaswaniConfig(**fields, **tokens))
-    # Whoever loads the model translates as it was evaluated.
+    # The saved model translates with the beam search that it is evaluated with.
     for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
         setattr(model.generation_config, name, getattr(training, name))
-    if training.num_beams == 1:  # the library saves no settings of beams that are not there
+    if training.num_beams == 1:  # the library refuses to save settings of beams for one beam
         model.generation_config.length_penalty = model.generation_config.early_stopping = None
     return model
 
 
 def _set_fields(config: VaswaniConfig, arguments: Arguments, name: str) -> None:
-    """Set what may be set anew in a trained model's configuration, and refuse other shapes."""
+    """Set what the recipe may change in a trained model's configuration; refuse other shapes."""
     for field, value in arguments.model.items():
         if field in _CHANGEABLE:
             setattr(config, field, value)

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The output folder: what a run writes there, and what it must not replace."""
+"""The output folder of a run: what a run writes there, and what it must not replace."""
 
 import logging
 import shutil
@@ -26,33 +26,33 @@ WRITTEN_AT_END = (
 def check_output_dir(
     training: VaswaniTrainingArguments, checkpoint: str | None, has_begun: bool = False
 ) -> None:
-    """Refuse to replace what is no part of this run; drop an unfinished checkpoint.
+    """Refuse to replace what is not of this run; remove an unfinished checkpoint.
 
-    A run that goes on from a checkpoint in its folder replaces what it has left there before.
+    A run that is resumed from a checkpoint in its folder may replace what it left there.
 
     Args:
         training: names the folder.
-        checkpoint: what the run goes on from; `None` for a fresh start.
-        has_begun: whether a run has begun in the folder that is not live any more: what a run
-            writes before its first checkpoint is its.
+        checkpoint: what the run is resumed from; `None` for a fresh start.
+        has_begun: whether an earlier run that has ended began in this folder: what a run writes
+            before its first checkpoint may then be replaced.
 
     Raises:
-        ValueError: if a fresh start would mix with the checkpoints of another run, or anything that
-            the run writes is there already; or if its model would replace the one it starts from.
+        ValueError: if the folder has checkpoints of another run, or files that a fresh start would
+            replace, or the model that the run starts from.
     """
     folder, start = Path(training.output_dir), training.model_name_or_path
     if start and Path(start).is_dir() and folder.is_dir() and folder.samefile(start):
         raise ValueError(
-            f"output_dir={folder} is the folder of model_name_or_path={start}: the run would "
-            f"replace the model that it starts from. Choose another --output_dir."
+            f"output_dir={folder} is the folder of model_name_or_path={start}, whose model the run "
+            f"would replace. Choose another --output_dir."
         )
     is_resumed = checkpoint is not None and Path(checkpoint).resolve().parent == folder.resolve()
     if not is_resumed:
         whole = [path for path in checkpoints(folder) if not find_damage(path)]
         if whole:
             raise ValueError(
-                f"{folder} has checkpoints of another run, up to {whole[-1].name}. Go on with it "
-                f"by --resume_from_checkpoint {AUTO}, or choose another --output_dir."
+                f"{folder} has checkpoints of another run, up to {whole[-1].name}. Resume it "
+                f"with --resume_from_checkpoint {AUTO}, or choose another --output_dir."
             )
         patterns = WRITTEN_AT_END if has_begun else (*WRITTEN_AT_END, *WRITTEN_FIRST)
         names = sorted(path.name for path in folder.glob("*"))
@@ -64,5 +64,5 @@ def check_output_dir(
             )
     if training.local_process_index == 0:
         for unfinished in folder.glob(f"{UNFINISHED}{PREFIX_CHECKPOINT_DIR}-*"):
-            logger.info("Removing %s: its run ended while it was being written.", unfinished.name)
+            logger.info("Removing %s: its run ended before it was complete.", unfinished.name)
             shutil.rmtree(unfinished, ignore_errors=True)

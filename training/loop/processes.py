@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""How many processes were asked for, and how many came."""
+"""Several processes: whether as many run as were asked for, shared errors, a clean end."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -20,30 +20,30 @@ CPU_LAUNCH = (
 def check_launch(
     training: "TrainingArguments", environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Refuse launch lines that start fewer processes than they ask for, which nothing else says.
+    """Refuse commands that start fewer processes than they ask for; accelerate says nothing.
 
     Without GPUs, `accelerate launch --num_processes 2` starts a single process; with `--multi_gpu`
     but without `--use_cpu true` it starts two that train a model each, into one folder.
 
     Args:
-        training: arguments of this process; they know how many processes it works with.
+        training: has the number of processes that work together.
         environment: variables that the launcher has set.
 
     Raises:
-        ValueError: with the line that does what was meant.
+        ValueError: with the command that does what was meant.
     """
     asked = int(environment.get("WORLD_SIZE", "1"))
     if asked > 1 and training.world_size == 1:
         raise ValueError(
             f"{asked} processes were started, and each would train alone: there is no GPU for "
-            f"them, and they were not told to use the CPU. Launch them as\n  "
+            f"them, and --use_cpu true is missing. Launch them by\n  "
             f"{CPU_LAUNCH.format(count=asked)}"
         )
     is_accelerate = "ACCELERATE_MIXED_PRECISION" in environment
     if is_accelerate and "MASTER_ADDR" in environment and "WORLD_SIZE" not in environment:
         raise ValueError(
-            "Several processes were asked for and one was started: without --multi_gpu, accelerate "
-            "starts no others on CPUs. Launch them as\n  "
+            "Several processes were asked for and one was started: on CPUs accelerate needs "
+            "--multi_gpu to start the others. Launch them by\n  "
             f"{CPU_LAUNCH.format(count='N')}\nor leave --num_processes out."
         )
 
@@ -52,7 +52,7 @@ def check_launch(
 def raise_on_all_processes(training: "TrainingArguments") -> Iterator[None]:
     """Raise on every process the `ValueError` that one of them raises within.
 
-    Alone it would leave, and the others would wait for it.
+    Otherwise that process would end and the others would wait for it.
     """
     from accelerate.utils import gather_object
 
@@ -68,11 +68,11 @@ def raise_on_all_processes(training: "TrainingArguments") -> Iterator[None]:
 
 
 def end_processes(trainer: Any) -> None:
-    """End the work of several processes, the last thing that a run does.
+    """Part from the other processes, as the last thing that a run does.
 
-    What averages gradients goes first. Where it outlives Python's hold on the processes' group, as
-    it would, PyTorch takes the group down without letting go of the interpreter, for which a
-    thread of gloo may be waiting: now and then a process that has finished would never end.
+    The wrapper that averages gradients is dropped first. If it outlived the process group, PyTorch
+    would destroy the group while it holds the interpreter's lock, for which a thread of gloo may be
+    waiting: now and then a finished process would hang.
     """
     trainer.model_wrapped = trainer.model
     trainer.accelerator.free_memory()

@@ -1,8 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The settings of a run, as its checkpoints keep them, and what a resumed run may change of them.
+"""The settings that checkpoints keep, and which of them a resumed run may change.
 
-What the weights or the order of the pairs hang on stays as it was. Everything else may change; it
-takes effect from the next update on, and is told.
+Settings that decide the weights' shapes or the order of the pairs are fixed. All others may change;
+they take effect with the next update, and the change is logged.
 """
 
 import dataclasses
@@ -28,26 +28,26 @@ from .checkpoints import read_state
 logger = logging.getLogger("training")
 SETTINGS = "settings.json"  # in each checkpoint
 REGULARIZATION = {"dropout", "attention_dropout", "activation_dropout", "label_smoothing"}
-# The text may have moved: what it is made of is compared, not where it is.
+# Where the text is found. It may move: its content is compared instead.
 TEXT_SOURCES = {
     *("dataset", "dataset_config", "train_split", "source_column", "target_column"),
     *("train_source", "train_target", "train_file", "corpora"),
 }
-# Of the data, what no training pair hangs on.
+# Of the data, what does not change the training pairs.
 NOT_FOR_TRAINING = {"source_language", "target_language", "license"} | {
     f"{split}_{part}"
     for split in ("validation", "test")
     for part in ("split", "source", "target", "file")
 }
-# Of training, what pairs an update has and what the optimizer's state belongs to.
+# Of training, what decides the pairs of an update and the form of the optimizer's state.
 FIXED = (
     *("model_name_or_path", "source_tokens", "target_tokens", "pad_to_multiple_of", "max_padding"),
     *("seed", "data_seed", "optim", "optim_args", "optim_target_modules", "fsdp", "deepspeed"),
 )
-# Schedules with a memory of their own, beside which another rate would have no effect.
+# Schedules that load their rate from the checkpoint, so that a changed one would have no effect.
 STATEFUL_SCHEDULES = {"reduce_lr_on_plateau", "greedy"}
 SCHEDULE = ("lr_scheduler_type", "lr_scheduler_kwargs", "learning_rate", "warmup_steps")
-# Of training, where it happens and what is told of it: nothing that a checkpoint needs to know.
+# Of training, places and reports, which a checkpoint need not keep.
 NOT_SAVED = {
     *("output_dir", "run_name", "resume_from_checkpoint", "dry_run", "dry_run_updates"),
     *("local_rank", "disable_tqdm", "report_to", "device_tokens"),
@@ -55,15 +55,15 @@ NOT_SAVED = {
 
 
 class Settings:
-    """The settings of this run, beside those of the checkpoint that it goes on from.
+    """The settings of this run, and those of the checkpoint that it resumes from.
 
     Attributes:
-        now: what the next checkpoint keeps, as JSON has it.
-        changes: what resumed runs have changed, one after the other: the update after which, and
-            for each setting its values before and after.
+        current: what the next checkpoint keeps, as JSON values.
+        changes: of all resumptions, oldest first: the update after which it was made, and each
+            changed setting with its values before and after.
 
     Args:
-        arguments: what the run is told.
+        arguments: of the run.
     """
 
     def __init__(self, arguments: Arguments) -> None:
@@ -87,10 +87,10 @@ class Settings:
         self._arguments = arguments
 
     def resume_from(self, checkpoint: Path) -> None:
-        """Compare with a checkpoint's settings, and tell what has changed.
+        """Compare with a checkpoint's settings, and log what has changed.
 
         Raises:
-            ValueError: if what cannot change has changed; all of it is named.
+            ValueError: if fixed settings differ; all of them are named.
         """
         self._checkpoint = checkpoint.name
         training, path = self._arguments.training, checkpoint / SETTINGS
@@ -109,29 +109,29 @@ class Settings:
             return
         if self._saved is None:
             logger.info(
-                "%s has no %s: only the shape of its model is compared with these settings.",
+                "%s has no %s: only the shape of its model is compared with this run's.",
                 *(checkpoint.name, SETTINGS),
             )
         if changed:
-            told = (f"{name}={now} (before: {then})" for name, (then, now) in changed.items())
-            logger.info("Going on with other settings: %s.", ", ".join(told))
+            changes = (f"{name}={now} (before: {then})" for name, (then, now) in changed.items())
+            logger.info("Resuming with changed settings: %s.", ", ".join(changes))
         if "gradient_accumulation_steps" in changed:
             logger.warning(
-                "The rest of this epoch has other batches, so that pairs may come twice or not at "
-                "all in it: an update is made of %d, and was made of %d.",
+                "An update has %d batches and had %d before: in the rest of this epoch pairs may "
+                "come twice or not at all.",
                 *reversed(changed["gradient_accumulation_steps"]),
             )
 
     def _refuse(self, differing: dict[str, tuple[Any, Any]]) -> None:
-        told = (f"{name}={then!r} then and {now!r} now" for name, (then, now) in differing.items())
+        both = (f"{name}={then!r} then and {now!r} now" for name, (then, now) in differing.items())
         raise ValueError(
-            f"{self._checkpoint} was made with other settings: {'; '.join(told)}. Resume with the "
+            f"{self._checkpoint} was made with other settings: {'; '.join(both)}. Resume with the "
             f"same, or start a new run from its weights: --model_name_or_path and another "
             f"--output_dir."
         )
 
     def _differences(self, part: str, names: set[str]) -> dict[str, tuple[Any, Any]]:
-        """Values then and now; a setting that the checkpoint does not know is passed over."""
+        """Values then and now; settings that the checkpoint does not have are left out."""
         assert self._saved is not None
         then, now = self._saved[part], self.current[part]
         return {
@@ -166,13 +166,13 @@ class Settings:
         return self._saved is not None and bool(self._differences("training", set(names)))
 
     def check_text(self, pairs: Dataset) -> None:
-        """Refuse other training pairs than the checkpoint's, and keep what they are for the next.
+        """Refuse training pairs other than the checkpoint's; keep their hash for the next one.
 
         Raises:
-            ValueError: with what has changed of where the text is, if that is known.
+            ValueError: naming the settings of the text that differ, if any.
         """
         if self._arguments.training.process_index:
-            return  # the first process has the same, and tells the others
+            return  # the first process compares for all
         self.current["text"] = fingerprint(pairs)
         if self._saved is None or self._saved["text"] in (None, self.current["text"]):
             return
@@ -203,10 +203,12 @@ def fingerprint(pairs: Dataset) -> str:
 
 
 def _other_shape(checkpoint: Path, arguments: Arguments) -> dict[str, tuple[Any, Any]]:
-    """Fields of the model's shape that differ, those that nobody has chosen included."""
+    """Fields of the model's shape that differ, defaults included."""
     path, start = checkpoint / CONFIG_NAME, arguments.training.model_name_or_path
     if not path.is_file():
-        raise ValueError(f"{checkpoint} has no {CONFIG_NAME}: no run of this project has made it.")
+        raise ValueError(
+            f"{checkpoint} has no {CONFIG_NAME}; only checkpoints of this project can be resumed."
+        )
     config = AutoConfig.from_pretrained(start) if start else VaswaniConfig(**arguments.model)
     now, then = _plain(config.to_dict()), json.loads(path.read_text(encoding="utf-8"))
     # The size of the vocabulary is the tokenizer's.

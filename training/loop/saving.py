@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Writing checkpoints: whole or not at all."""
+"""Checkpoints are written completely or not at all, and a failed write is told in one line."""
 
 import os
 import shutil
@@ -15,28 +15,28 @@ from ..settings.fields import VaswaniTrainingArguments
 from .checkpoints import AUTO, checkpoints, find_damage
 
 
-# A checkpoint in the making; the library sees no checkpoint in a folder of this name.
+# Before the name of a checkpoint that is being written; the library ignores such a folder.
 UNFINISHED = "unfinished-"
 
 
 class SaveError(RuntimeError):
-    """A checkpoint could not be written; the message says where, why and what would do."""
+    """A checkpoint could not be written; the message says where, why and what to do."""
 
 
 @contextmanager
 def write_checkpoint(
     training: VaswaniTrainingArguments, step: int, is_sharded: bool
 ) -> Iterator[str]:
-    """A folder to write a checkpoint into, which gets its name once all of it is on the disk.
+    """A folder to write a checkpoint into; it gets its final name once all of it is on the disk.
 
     A run that is killed meanwhile leaves `unfinished-checkpoint-STEP`; one that runs out of disk
-    space leaves nothing of it. Every process enters and leaves together.
+    space leaves nothing of it. All processes enter and leave together.
 
     Args:
-        training: where, and who writes.
+        training: names the output folder, and says which process this is.
         step: the update after which the checkpoint is taken.
-        is_sharded: whether writing is a joint work (FSDP): a process that fails in the middle of it
-            cannot tell the others.
+        is_sharded: whether the processes write together (FSDP): one that fails cannot tell the
+            others.
 
     Raises:
         SaveError: on every process, if one of them could not write.
@@ -62,19 +62,19 @@ def write_checkpoint(
             shutil.rmtree(unfinished, ignore_errors=True)
         raise SaveError(problems[0])
     if training.process_index == 0:
-        _put(unfinished, final)
+        _rename_to(unfinished, final)
     training.distributed_state.wait_for_everyone()
     if training.local_process_index == 0 and unfinished.exists():  # a node with a disk of its own
-        _put(unfinished, final)
+        _rename_to(unfinished, final)
     training.distributed_state.wait_for_everyone()
 
 
 @contextmanager
 def explain_failed_write(what: Path) -> Iterator[None]:
-    """Say it in one line where a part of the output folder, or all of it, could not be written.
+    """Turn a failed write of a part of the output folder into an error that says what to do.
 
     Raises:
-        SaveError: in place of what writing has raised.
+        SaveError: in place of the error that writing raised.
     """
     try:
         yield
@@ -85,40 +85,37 @@ def explain_failed_write(what: Path) -> Iterator[None]:
 
 
 def _is_failed_write(error: Exception) -> bool:
-    # torch.save and tokenizers have no error of their own for it: the one names its writer's source
-    # file, the other the system's number.
+    # torch.save and tokenizers have no class of error for it: the one names its source file, the
+    # other the system's number.
     return isinstance(error, OSError | SafetensorError) or any(
         sign in str(error) for sign in ("inline_container", "(os error ")
     )
 
 
 def _failure_message(final: Path, error: BaseException) -> str:
-    while error.__context__ is not None:  # what came first; torch.save fails again as it closes
+    while error.__context__ is not None:  # the first error; torch.save fails again as it closes
         error = error.__context__
     run_dir = final if any(checkpoints(final)) else final.parent
     earlier = [folder.name for folder in checkpoints(run_dir) if not find_damage(folder)]
     try:
-        space = f" ({shutil.disk_usage(run_dir).free / 2**20:,.0f} MiB are free there)"
+        space = f" ({shutil.disk_usage(run_dir).free / 2**20:,.0f} MiB are free)"
     except OSError:
         space = ""
-    way_out = (
-        f"The last whole checkpoint is {earlier[-1]}: make room and go on with "
-        f"--resume_from_checkpoint {AUTO}."
+    remedy = (
+        f"Free some space, then resume from {earlier[-1]} with --resume_from_checkpoint {AUTO}."
         if earlier
-        else "There is no whole checkpoint: make room, or choose another --output_dir."
+        else "There is no checkpoint yet: free some space, or choose another --output_dir."
     )
-    return f"{final} could not be written{space}: {str(error).splitlines()[0]}. {way_out}"
+    return f"{final} could not be written{space}: {str(error).splitlines()[0]}. {remedy}"
 
 
 def _flush(folder: Path) -> None:
-    """Bring files to the disk: a full one may say so only now, and power may fail later."""
+    """Flush files to the disk: a full one may report it only now, and power may fail later."""
     for path in [*folder.rglob("*"), folder]:
         if path.is_file() or os.name == "posix":
             try:
                 descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
-            except (
-                FileNotFoundError
-            ):  # another process's, which has renamed it and flushes it itself
+            except FileNotFoundError:  # another process has renamed it, and flushes it itself
                 continue
             try:
                 os.fsync(descriptor)
@@ -126,8 +123,8 @@ def _flush(folder: Path) -> None:
                 os.close(descriptor)
 
 
-def _put(unfinished: Path, final: Path) -> None:
-    """Give a checkpoint its name, in place of a torn or earlier one of this name."""
+def _rename_to(unfinished: Path, final: Path) -> None:
+    """Give a checkpoint its name, in place of a damaged or earlier one of this name."""
     replaced = None
     if final.exists():
         replaced = final.with_name(f"{UNFINISHED}{final.name}-replaced")

@@ -9,15 +9,15 @@ from vaswani_hf import VaswaniForConditionalGeneration
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether each process holds a part of every parameter, so that all must call it together."""
+    """Whether each process holds a part of every parameter; then all call the model together."""
     return isinstance(model, FSDPModule)
 
 
 def unsharded(model: VaswaniForConditionalGeneration) -> VaswaniForConditionalGeneration:
-    """The model itself, or for a sharded one a copy with whole parameters; all processes ask.
+    """The model itself, or a copy of a sharded one with whole parameters; all processes call it.
 
-    With whole parameters each process translates at its own pace, and what loads, averages and
-    saves weights meets plain tensors.
+    With whole parameters each process can translate at its own pace, and weights are loaded,
+    averaged and saved as plain tensors.
     """
     if not is_sharded(model):
         return model

@@ -1,7 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What ends a run from outside: signals, a launcher that has gone, a terminal that is closed.
+"""Signals that end a run, and the end of its launcher.
 
-In training the update is finished and saved; before and after it the program ends at once.
+In training the current update is finished and saved; before and after it the run ends at once.
 """
 
 import atexit
@@ -21,24 +21,26 @@ from .processes import end_processes
 
 
 logger = logging.getLogger("training")
-PARENT = os.getppid()  # before the imports that take seconds; it may end meanwhile
-# SIGHUP, which Windows lacks, comes from a terminal that is closed.
+PARENT = os.getppid()  # read before the imports that take seconds: it may end meanwhile
+# SIGHUP, which Windows lacks, comes when a terminal is closed.
 STOP_SIGNALS = tuple(
     signal.Signals[name]
     for name in ("SIGTERM", "SIGINT", "SIGHUP")
     if name in signal.Signals.__members__
 )
-# Whoever stops all processes of a job reaches this one twice, the second time by its launcher.
-REPEATED_SECONDS = 2.0
+# A signal to all processes of a job reaches each twice: directly, and through its launcher.
+SAME_SIGNAL_SECONDS = 2.0
 _LAUNCHER_CHECK_SECONDS = 0.25  # between two looks at the launcher
-_noted = threading.Event()  # a signal, by `StopSignals`
+_caught = threading.Event()  # whether `StopSignals` has caught a signal
 
 
 class StopSignals:
-    """From `note` to `restore` a signal is noted; another one does what it did before `note`.
+    """Catches the first signal between `catch` and `restore`; a second one acts as before `catch`.
 
-    Signals that follow the first within `REPEATED_SECONDS` are taken for the same wish.
-    `received` is the number of the signal, or 0.
+    Signals within `SAME_SIGNAL_SECONDS` of the first count as the same one.
+
+    Attributes:
+        received: the number of the signal, or 0.
     """
 
     def __init__(self) -> None:
@@ -47,53 +49,53 @@ class StopSignals:
         self._before: dict[int, Any] = {}
         self._owner = os.getpid()
 
-    def note(self) -> None:
-        """Note signals from here on."""
+    def catch(self) -> None:
+        """Catch signals from here on."""
         if not self._before:
-            self._before = _handle(self._note)
+            self._before = _set_handlers(self._on_signal)
 
     def restore(self) -> None:
-        """Do with signals what was done before."""
+        """Restore the handlers of before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
 
     def __enter__(self) -> "StopSignals":
-        self.note()
+        self.catch()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.restore()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._owner:
             _ignore_in_worker(number)
         elif not self.received:
             self.received, self._received_at = int(number), time.monotonic()
-            _noted.set()
+            _caught.set()
             logger.info(
-                "%s: saving and stopping after this update; another one, %g seconds from now or "
-                "later, stops at once.",
-                *(signal.Signals(number).name, REPEATED_SECONDS),
+                "%s: saving and stopping after this update; another signal in %g seconds or later "
+                "stops at once.",
+                *(signal.Signals(number).name, SAME_SIGNAL_SECONDS),
             )
-        elif time.monotonic() - self._received_at >= REPEATED_SECONDS:
+        elif time.monotonic() - self._received_at >= SAME_SIGNAL_SECONDS:
             self.restore()
             os.kill(os.getpid(), number)
 
 
-def _handle(handler: Any) -> dict[int, Any]:
-    """Have signals handled; return what handled them before."""
+def _set_handlers(handler: Any) -> dict[int, Any]:
+    """Set the handler of all signals that stop a run; return the handlers of before."""
     if threading.current_thread() is not threading.main_thread():
         return {}  # Python lets no other thread handle signals
-    # What is ignored stays so: `nohup` and shells that start a run in the background mean it.
+    # Ignored signals stay ignored: `nohup`, and shells that start background jobs, ask for it.
     wanted = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in wanted}
 
 
 def _ignore_in_worker(number: int) -> None:
-    """What a forked worker, such as those that load data, does: the run tells it when to end.
+    """Handle a signal in a forked worker, such as those that load data: only SIGTERM ends it.
 
-    A terminal sends Ctrl-C and its own end to workers as well, without which nothing can be saved.
+    A terminal sends SIGINT and SIGHUP to workers as well, and without them nothing can be saved.
     """
     if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
@@ -101,27 +103,27 @@ def _ignore_in_worker(number: int) -> None:
 
 
 def silence_ctrl_c() -> None:
-    """Have Ctrl-C end the program as SIGTERM does, where Python would show a traceback."""
+    """Have Ctrl-C end the program as SIGTERM does, without Python's traceback."""
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """While it is entered, a signal ends the program with one line and 128 and its number.
+    """While entered, a signal ends the program with one line, and with status 128 + its number.
 
-    So does the end of a launcher, as by SIGTERM: `accelerate launch` does not hand on the signal
-    that it dies of. Training has `StopSignals` within.
+    The end of a launcher acts as SIGTERM: `accelerate launch` does not forward the signal that ends
+    it. In training, `StopSignals` takes over.
     """
     owner = os.getpid()
-    _noted.clear()
+    _caught.clear()
 
     def end(number: int, frame: FrameType | None) -> None:
         if os.getpid() == owner:
             _exit_at_once(number)
         _ignore_in_worker(number)
 
-    before, is_over = _handle(end), threading.Event()
+    before, is_over = _set_handlers(end), threading.Event()
     if before and has_launcher():
         threading.Thread(target=_exit_with_launcher, args=(PARENT, is_over), daemon=True).start()
     try:
@@ -133,17 +135,17 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def _exit_at_once(number: int) -> NoReturn:
-    for stopping in STOP_SIGNALS:  # one more ends what follows
-        signal.signal(stopping, signal.SIG_DFL)
+    for each in STOP_SIGNALS:  # another signal ends the lines below
+        signal.signal(each, signal.SIG_DFL)
     if os.environ.get("LOCAL_RANK", "0") == "0":
         name = signal.Signals(number).name
-        with contextlib.suppress(OSError, RuntimeError):  # interrupted while it was writing
+        with contextlib.suppress(OSError, RuntimeError):  # the signal interrupted a write
             sys.stderr.write(
-                f"training/run.py: stopped by {name}, at once; --resume_from_checkpoint auto goes "
-                f"on from the last checkpoint, if there is one.\n"
+                f"training/run.py: stopped by {name}, at once; --resume_from_checkpoint auto "
+                f"resumes from the last checkpoint, if there is one.\n"
             )
             sys.stderr.flush()
-    # Temporary folders and workers go. Not more: threads and other processes may be waited for.
+    # Remove temporary folders and end workers, but wait for no thread and no other process.
     atexit._run_exitfuncs()
     os._exit(128 + number)
 
@@ -154,16 +156,16 @@ def has_launcher(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def _exit_with_launcher(launcher: int, is_over: threading.Event) -> None:
-    """Send this process SIGTERM once its launcher has ended, if no signal has come before."""
+    """Send this process SIGTERM once its launcher has ended, unless a signal was caught before."""
     while not is_over.wait(_LAUNCHER_CHECK_SECONDS):
         if os.getppid() != launcher:
-            if not _noted.is_set():
+            if not _caught.is_set():
                 os.kill(os.getpid(), signal.SIGTERM)
             return
 
 
 def exit_if_stopped(trainer: Any) -> None:
-    """End the program where a signal has ended training, with 128 and the signal's number.
+    """End the program if a signal has ended training, with status 128 + its number.
 
     Args:
         trainer: a `VaswaniTrainer` that has trained.
@@ -175,8 +177,8 @@ def exit_if_stopped(trainer: Any) -> None:
     if not number:
         return
     logger.info(
-        "Stopped by %s. checkpoint-%d in %s has all of it: the same command with "
-        "--resume_from_checkpoint auto goes on.",
+        "Stopped by %s. checkpoint-%d in %s is complete: resume with the same command and "
+        "--resume_from_checkpoint auto.",
         *(signal.Signals(number).name, trainer.state.global_step, trainer.args.output_dir),
     )
     end_processes(trainer)

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""A run goes on when nobody reads what it writes."""
+"""A run goes on when its terminal is closed or its output is no longer read."""
 
 import contextlib
 import os
@@ -11,23 +11,23 @@ from typing import Any, TextIO
 
 @contextmanager
 def ignore_lost_output() -> Iterator[None]:
-    """While it is entered, nobody needs to read what the program writes to its standard streams.
+    """While entered, writing to standard output and error never fails.
 
-    `run.py ... | head` and a closed terminal would otherwise end training, without a checkpoint.
+    `run.py ... | head` or a closed terminal would otherwise end training without a checkpoint.
     """
     before = sys.stdout, sys.stderr
-    lasting = _LossyStream(sys.stdout), _LossyStream(sys.stderr)
-    sys.stdout, sys.stderr = lasting
+    lossy = _LossyStream(sys.stdout), _LossyStream(sys.stderr)
+    sys.stdout, sys.stderr = lossy
     try:
         yield
     finally:
-        for stream in lasting:
+        for stream in lossy:
             stream.flush()
         sys.stdout, sys.stderr = before
 
 
 class _LossyStream:
-    """A stream that drops what cannot be written."""
+    """A stream that drops what it cannot write."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -49,7 +49,7 @@ class _LossyStream:
             self._drop()
 
     def _drop(self) -> None:
-        # For good: what is left in buffers would fail again when the interpreter ends.
+        # From now on all of it: what is left in buffers would fail again at exit.
         with contextlib.suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())

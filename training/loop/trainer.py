@@ -193,7 +193,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
 
     def _run_epoch(self, *arguments: Any, **named: Any) -> None:
         # The library makes an update before it asks whether a resumed run was already finished.
-        if self.state.global_step >= self.state.max_steps or self.clock.is_over(self.args):
+        if self.state.global_step >= self.state.max_steps or self.clock.is_time_up(self.args):
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*arguments, **named)

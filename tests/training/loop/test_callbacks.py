@@ -1,18 +1,14 @@
 """Early stopping, the best checkpoint, and what TensorBoard and trackio are told."""
 
-import html
 import json
 import random
-import re
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import TrainerControl, TrainerState
 
 from training.loop.callbacks import EarlyStopping
-from training.outcome.samples import markdown_table
 from training.run import main
 from training.settings.fields import VaswaniTrainingArguments
 from training.settings.reading import parse_arguments
@@ -176,15 +172,6 @@ def test_tensorboard_has_the_first_validation_sentences_at_each_evaluation(text,
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
         assert rows[0] == ["source", "translation", "reference"]
         assert [[row[0], row[2]] for row in rows[2:]] == pairs[:5]
-
-
-def test_a_table_shows_every_character_as_it_is():
-    plugin = pytest.importorskip("tensorboard.plugins.text.text_plugin")
-    sample = ("a|b *c* _d_ `e`", r"<b>f</b> & \* [g](h)", "&lt; ~~i~~ # j")
-    shown = plugin.text_array_to_html(np.array(markdown_table([sample])), True)
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", shown, flags=re.DOTALL)
-    assert tuple(html.unescape(cell) for cell in cells) == sample
-    assert "<b>" not in shown
 
 
 def test_trackio_has_figures_and_translations_in_one_run(text, tmp_path, monkeypatch):

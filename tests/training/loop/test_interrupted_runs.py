@@ -150,7 +150,7 @@ def test_sigterm_saves_in_mid_epoch_and_stops_with_the_way_to_go_on(lives):
     _, output, told, left, _, processes = lives
     # Resumed at 4, asked to stop in the third update from there.
     assert "Stopped by SIGTERM. checkpoint-7 in" in told["stopped"].stderr
-    assert "--resume_from_checkpoint auto goes on" in told["stopped"].stderr
+    assert "--resume_from_checkpoint auto." in told["stopped"].stderr
     assert left["stopped"] == {"checkpoint-4", "checkpoint-7"}
     assert find_damage(output / "checkpoint-7") is None
     assert "Resuming from checkpoint-7." in told["finished"].stderr
@@ -167,7 +167,7 @@ def test_a_full_disk_stops_the_run_and_leaves_the_last_checkpoint(lives):
     assert full.returncode == 1
     last = full.stderr.strip().splitlines()[-1]
     assert f"{output}/checkpoint-8 could not be written (" in last
-    assert "The last whole checkpoint is checkpoint-4: make room and go on with" in last
+    assert "Free some space, then resume from checkpoint-4 with --resume_from" in last
     assert "Traceback" not in full.stderr
     assert left["full disk"] == {"checkpoint-4"}
     assert "Resuming from checkpoint-4." in told["killed"].stderr
@@ -199,9 +199,15 @@ training.run.main(sys.argv[1:])
 @pytest.mark.parametrize(
     ("place", "way_out"),
     [
-        ("tokenizer", "There is no whole checkpoint: make room, or choose another --output_dir."),
-        ("config.yaml", "There is no whole checkpoint: make room, or choose another --output_dir."),
-        ("", "The last whole checkpoint is checkpoint-4: make room and go on with --resume_from_"),
+        (
+            "tokenizer",
+            "There is no checkpoint yet: free some space, or choose another --output_dir.",
+        ),
+        (
+            "config.yaml",
+            "There is no checkpoint yet: free some space, or choose another --output_dir.",
+        ),
+        ("", "Free some space, then resume from checkpoint-4 with --resume_from_checkpoint"),
     ],
     ids=["tokenizer", "config", "export"],
 )

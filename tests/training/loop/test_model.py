@@ -55,7 +55,7 @@ def command(folder, *options):
         ("--model_name_or_path bytes", "The tokenizer of .*bytes is a ByT5Tokenizer"),
         ("--tokenizer empty", "empty has no tokenizer that can be loaded"),
         ("--tokenizer torn", "torn has no tokenizer that can be loaded"),
-        ("--tokenizer no/where/else", "tokenizer=no/where/else is no folder, and no id"),
+        ("--tokenizer no/where/else", "tokenizer=no/where/else is neither a folder nor an id"),
         ("--tokenizer nobody/nothing", "Could not fetch the tokenizer nobody/nothing"),
         ("--model_name_or_path nobody/nothing", "Could not fetch nobody/nothing"),
     ],
@@ -79,7 +79,7 @@ def test_a_model_of_another_type_is_refused(folder, tmp_path):
         MarianConfig(**sizes, decoder_start_token_id=0, encoder_ffn_dim=8, decoder_ffn_dim=8)
     ).save_pretrained(tmp_path / "marian")
     start = ["--model_name_or_path", str(tmp_path / "marian")]
-    with pytest.raises(SystemExit, match="holds a model of type marian; this trains type vaswani"):
+    with pytest.raises(SystemExit, match="is a model of type marian; training needs type vaswani"):
         main(command(folder, "--output_dir", str(tmp_path / "out"), *start))
 
 

@@ -14,7 +14,7 @@ from tests.conftest import REPOSITORY
 from tests.training.runs import RECIPE, results_of, run, write_pairs
 from training.loop import signals
 from training.loop.checkpoints import checkpoints, find_damage
-from training.loop.signals import REPEATED_SECONDS, StopSignals, exit_on_signals
+from training.loop.signals import SAME_SIGNAL_SECONDS, StopSignals, exit_on_signals
 
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
@@ -47,10 +47,10 @@ def test_the_first_signal_is_noted_and_a_later_one_does_what_it_did(number, cloc
             assert (stop.received, arrived) == (number, [])
             os.kill(os.getpid(), number)  # the same wish, handed on by a launcher
             assert arrived == []
-            clock[0] += REPEATED_SECONDS
+            clock[0] += SAME_SIGNAL_SECONDS
             os.kill(os.getpid(), number)
             assert arrived == [number]
-        assert signal.getsignal(number) is not stop._note
+        assert signal.getsignal(number) is not stop._on_signal
     finally:
         signal.signal(number, before)
 
