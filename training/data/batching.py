@@ -9,9 +9,10 @@ from torch.utils.data import Sampler
 from ..settings.budget import TokenBudget
 
 
-MOST_BATCHES = 1.25  # times those that are as full as can be
-NUM_GRAINS = 16  # that the smallest full batch is made of
-LEAST_PRICE = float(np.finfo(float).eps)  # tokens; see `cut_for_padding`
+MAX_BATCH_GROWTH = 1.25  # times the batches that there are when they are as full as can be
+NUM_GRAINS = 16  # groups of neighbours in a full batch of the longest pairs; see `cut`
+# Every batch costs 2 tokens or more, beside which float64 does not see a lower price.
+MIN_PRICE_TOKENS = float(np.finfo(float).eps)
 
 
 class TokenBatchSampler(Sampler[list[int]]):
@@ -118,8 +119,9 @@ def by_longer_side(source: np.ndarray, target: np.ndarray, seed: int) -> np.ndar
         target: `(pairs,)`, target tokens of each.
         seed: of the order of pairs that are equal on both sides.
     """
-    # By the longer side, so that both budgets fill up together. Among pairs of one length by how
-    # much longer the source is, downwards and upwards in turn, so that no jump ends a length.
+    # By the longer side, so that both sides' budgets fill up together. Among pairs of one length by
+    # how much longer the source is, downwards and upwards in turn, so that neighbours at the border
+    # of two lengths are alike too.
     longer = np.maximum(source, target)
     turn = np.where(np.unique(longer, return_inverse=True)[1] % 2, 1, -1)
     tie_break = np.random.default_rng(seed).permutation(len(source))
@@ -156,15 +158,14 @@ def cut_for_padding(
 ) -> list[list[int]]:
     """Cut the order that batches stand in anew, where more than `max_padding` of them is padding.
 
-    Among the cuts that `cut` finds best for some price, the one of the highest price whose padding
-    is low enough; or, where that takes more than `MOST_BATCHES` times as many batches, the last one
-    before; or, where no price brings padding so low, the one of the lowest price.
+    The price of a batch is lowered, and `cut` asked again, until padding is low enough. It ends
+    sooner where the next cut has more than `MAX_BATCH_GROWTH` times as many batches as the first,
+    or the price is lower than `MIN_PRICE_TOKENS`.
     """
     order = np.concatenate(batches)
-    most = MOST_BATCHES * len(batches)
+    most = MAX_BATCH_GROWTH * len(batches)
     price = float(sum(budget.batch_tokens))
-    # Every cost is 2 tokens or more: a price below `LEAST_PRICE` is lost in it.
-    while padding_of(batches, source, target) > budget.max_padding and price > LEAST_PRICE:
+    while padding_of(batches, source, target) > budget.max_padding and price > MIN_PRICE_TOKENS:
         smaller = cut(order, source, target, budget, price)
         if len(smaller) > most:
             break
@@ -185,7 +186,8 @@ def cut(
         source: `(pairs,)`, source tokens of each.
         target: `(pairs,)`, target tokens of each.
         budget: what a batch holds.
-        price: tokens that one batch more may not cost; 0 for a batch per length.
+        price: what a batch costs beside its padded tokens, in tokens; the lower it is, the more
+            and smaller the batches.
     """
     source_tokens, target_tokens = budget.batch_tokens
     smallest = budget.num_sentences(int(source.max()), int(target.max()))

@@ -35,15 +35,15 @@ def encode_pairs(
             encoded |= {side: [text and join_pieces(text) for text in rows[side]] for side in rows}
         return encoded
 
-    # Of our own: the library's would hash the tokenizer's whole object, whose inner state changes
+    # A fingerprint of our own: the library would hash the tokenizer object, whose state changes
     # with its use.
-    made_of = (pairs._fingerprint, _identity(tokenizer), segmented, _ENCODING)
+    made_of = (pairs._fingerprint, _content_of(tokenizer), segmented, _VERSION)
     fingerprint = Hasher.hash(made_of)
     with unwrap_dataset_errors():
         return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
 
 
-_ENCODING = 1  # to be raised when `encode_pairs` gives other columns
+_VERSION = 1  # of what `encode_pairs` gives; another number has all text encoded again
 
 
 def encode_texts(
@@ -59,7 +59,7 @@ def encode_texts(
             "input_ids": tokenizer(lefts, **options)["input_ids"],
             "labels": tokenizer(text_target=rights, **options)["input_ids"],
         }
-    # What the call above comes to, without the offsets and masks that it works out beside the ids.
+    # As the tokenizer's own call, without the offsets and masks that it makes beside the ids.
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -69,7 +69,8 @@ def encode_texts(
     return {"input_ids": ids[: len(lefts)], "labels": ids[len(lefts) :]}
 
 
-def _identity(tokenizer: PreTrainedTokenizerFast) -> tuple[str, ...]:
+def _content_of(tokenizer: PreTrainedTokenizerFast) -> tuple[str, ...]:
+    """All that decides what a tokenizer makes of a text."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.pop("truncation", None)  # set anew by every call
     content.pop("padding", None)

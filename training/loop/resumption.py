@@ -147,7 +147,7 @@ class Settings:
         )
         fixed = set(FIXED)
         if self._arguments.data.streaming:
-            fixed.remove("max_padding")  # the stream's own checkpoint has what it was
+            fixed.remove("max_padding")  # which the stream compares itself
         differing |= self._differences("training", fixed)
         assert self._saved is not None
         types = {each["training"]["lr_scheduler_type"] for each in (self._saved, self.current)}

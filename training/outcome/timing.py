@@ -34,7 +34,7 @@ class Measurement:
 
 
 class Stopwatch(TrainerCallback):
-    """Times the updates after the first, which warms up, and keeps them from writing anything."""
+    """Times all updates but the first, which warms up; nothing is saved, evaluated or logged."""
 
     def on_step_end(
         self,
@@ -57,7 +57,7 @@ class Stopwatch(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """An epoch that ends leaves nothing behind either."""
+        """Save, evaluate and log nothing at the end of an epoch."""
         control.should_save = control.should_evaluate = control.should_log = False
 
 
@@ -102,7 +102,7 @@ def measure_updates(
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
     watch = Stopwatch()
-    trainer.add_callback(watch)  # the last one, which has the last word
+    trainer.add_callback(watch)  # the last callback, whose decisions stand
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     trainer.train()

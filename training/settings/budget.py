@@ -103,8 +103,8 @@ class TokenBudget:
         for side, tokens in zip(SIDES, self.batch_tokens, strict=True):
             if tokens < 2:
                 raise ValueError(
-                    f"{self.division(side)} leaves {tokens} tokens a batch, and a piece and `</s>` "
-                    f"are 2; raise {self.field_to_raise(side)}."
+                    f"{self._division(side)} leaves {tokens} tokens a batch, and a piece and "
+                    f"`</s>` are 2; raise {self.field_to_raise(side)}."
                 )
 
     def check_max_length(self, max_length: int) -> None:
@@ -117,7 +117,8 @@ class TokenBudget:
             if max_length > tokens:
                 raise ValueError(
                     f"max_length={max_length} but a batch holds {tokens} tokens, "
-                    f"{self.division(side)}; raise {self.field_to_raise(side)} or lower max_length."
+                    f"{self._division(side)}; raise {self.field_to_raise(side)} or lower "
+                    f"max_length."
                 )
 
     def check_lengths(
@@ -144,7 +145,7 @@ class TokenBudget:
                     f"batch holds {tokens}; raise {self.field_to_raise(side)} or lower max_length."
                 )
 
-    def division(self, side: str) -> str:
+    def _division(self, side: str) -> str:
         """How a side's tokens are divided, as errors say it."""
         tokens = getattr(self, f"{side}_tokens")
         return f"{side}_tokens={tokens} over {self.batches_per_update} batches an update"
