@@ -3,7 +3,8 @@
 
 Train a Transformer by a recipe: a name in training/recipes, or the path of a YAML file. Every field
 of the model, the data and the library's Seq2SeqTrainingArguments can be set. On one device, plain
-`python training/run.py RECIPE` does the same.
+`python training/run.py RECIPE` does the same. `--help` describes the recipes and the fields, and
+`RECIPE --help` shows a recipe's values.
 """
 
 import logging
@@ -46,6 +47,7 @@ from training.outcome.results import Results, current_commit, final_checkpoints,
 from training.settings.fields import Arguments
 from training.settings.reading import parse_arguments
 from training.settings.rules import check_streaming, do_without_validation
+from training.settings.usage import asks_for_help, usage
 from vaswani_hf.hub.upload import export
 from vaswani_hf.text.lines import escape_unprintable
 
@@ -57,6 +59,9 @@ def main(argv: list[str]) -> None:
     """Train by a recipe; what is wrong with it, or with what it names, is told in one line."""
     escape_unprintable()
     with lasting_output(), ending_at_once(), in_one_line(), ExitStack() as exits:
+        if asks_for_help(argv):
+            sys.stdout.write(usage(argv))
+            return
         train(argv, exits)
 
 

@@ -266,9 +266,3 @@ def test_an_unfinished_checkpoint_is_removed_and_said_so(tmp_path, caplog):
         check_output_dir(asked(tmp_path, "auto"), str(tmp_path / "checkpoint-4"))
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-4"]
     assert "Removing unfinished-checkpoint-8" in caplog.text
-
-
-@pytest.mark.parametrize("field", ["save_only_model", "enable_jit_checkpoint"])
-def test_fields_that_contradict_exact_resumption_are_refused(tmp_path, field):
-    with pytest.raises(ValueError, match=f"{field}=True"):
-        VaswaniTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **{field: True})
