@@ -1,7 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""How `training/run.py` ends when something is wrong: in one line, or as what it is, a bug of ours.
+"""Errors of `training/run.py`: one line for what a user can mend, a traceback for a bug of ours.
 
-This module needs the standard library alone: it also tells which packages are missing.
+This module imports the standard library alone, as it also reports packages that are missing.
 """
 
 import dis
@@ -17,10 +17,10 @@ from types import TracebackType
 
 
 PROGRAM = "training/run.py"
-TRACEBACK = "VASWANI_TRACEBACK"  # set to 1 it shows where an error comes from
-# What the imports of run.py need.
+TRACEBACK = "VASWANI_TRACEBACK"  # set to 1, it keeps every traceback
+# Packages that run.py imports.
 PACKAGES = ("transformers", "accelerate", "datasets", "evaluate", "sacrebleu", "yaml")
-# Where pyproject.toml names the modules that may be missing.
+# The extra of pyproject.toml that brings a module.
 EXTRAS = {
     **dict.fromkeys(
         (*PACKAGES, "torch", "sacremoses", "babel", "num2words", "tensorboard"), "train"
@@ -28,79 +28,79 @@ EXTRAS = {
     "sentencepiece": "export",
     "trackio": "track",
 }
-# What gloo says in a process that was left alone.
-_LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer")
+# What gloo says in a process whose peer has ended.
+_PEER_HAS_ENDED = ("Connection closed by peer", "Connection reset by peer")
 _OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("training", "vaswani_hf"))
 
 
 @contextmanager
 def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
-    """End the program with one line where what a user wrote or pointed at is wrong.
+    """End the program with one line for an error that a user can mend.
 
     That is an `OSError` (a file, a disk, the Hub), an `ImportError` (a package), a `ValueError` or
-    `RuntimeError` that a `raise` of our own has made, which says what would do, and the end of
-    another process. Everything else is a bug, and its traceback stays.
+    `RuntimeError` of a `raise` in our own code, which says what would do, and the end of another
+    process. Every other error is a bug, and keeps its traceback.
 
-    Of several processes the first one of each machine tells; a launcher that asks for a file of the
-    cause gets it from all of them.
+    Of several processes the first one of each machine writes the line. All of them write it to the
+    file that a launcher asks for.
 
     Args:
-        environment: variables; with `VASWANI_TRACEBACK=1` every traceback stays.
+        environment: variables; `VASWANI_TRACEBACK=1` keeps every traceback.
 
     Raises:
         SystemExit: with the line, which Python prints before it exits with status 1; under a
-            launcher with 1, the line is written by then.
+            launcher with status 1, after the line is written.
     """
     try:
         yield
     except (OSError, ImportError, ValueError, RuntimeError) as error:
-        if environment.get(TRACEBACK, "") not in ("", "0") or not is_told(error):
+        if environment.get(TRACEBACK, "") not in ("", "0") or not is_mendable(error):
             raise
-        line = f"{PROGRAM}: {told(error)}"
-        if not _is_left_alone(error):
-            _leave_word(line, environment)
+        line = f"{PROGRAM}: {message_of(error)}"
+        if not _is_of_a_peer(error):
+            _write_cause(line, environment)
         if "LOCAL_RANK" not in environment:
             sys.exit(line)
-        # At once: a launcher ends this process as soon as it has seen another one fail.
+        # Flushed, as a launcher ends this process once it has seen another one fail.
         if environment["LOCAL_RANK"] == "0":
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()
         sys.exit(1)
 
 
-def is_told(error: BaseException) -> bool:
-    """Whether an error says what a user can mend, rather than that our code is wrong."""
+def is_mendable(error: BaseException) -> bool:
+    """Whether an error is about what a user can mend, and not a bug of ours."""
     return (
         isinstance(error, OSError | ImportError)
-        or _is_left_alone(error)
+        or _is_of_a_peer(error)
         or _is_raised_by_us(error.__traceback__)
     )
 
 
-def told(error: BaseException) -> str:
-    """What is wrong, without the class of the error; a file comes first."""
+def message_of(error: BaseException) -> str:
+    """The text of an error without its class; a file comes first."""
     if _is_raised_by_us(error.__traceback__):
         return str(error)
-    if _is_left_alone(error):
-        return "another process has ended; the launcher tells below which, and why."
+    if _is_of_a_peer(error):
+        return "another process has ended; the launcher names it below, and the cause."
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}."
     text = " ".join(str(error).split()) or type(error).__name__
     module = (getattr(error, "name", None) or "").partition(".")[0]
     if module in EXTRAS:
-        return f'{text}; pip install -e ".[{EXTRAS[module]}]" brings it.'
+        return f'{text}; install it by pip install -e ".[{EXTRAS[module]}]".'
     return text
 
 
 def require_packages() -> None:
-    """End the program in one line if a package is missing that training needs."""
+    """End the program with one line if a package is missing that training needs."""
     with in_one_line():
         for name in PACKAGES:
             importlib.import_module(name)
 
 
-def _is_left_alone(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _LEFT_ALONE)
+def _is_of_a_peer(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _PEER_HAS_ENDED)
 
 
 def _is_raised_by_us(traceback: TracebackType | None) -> bool:
@@ -114,8 +114,8 @@ def _is_raised_by_us(traceback: TracebackType | None) -> bool:
     return is_raise and code.co_filename.startswith(_OURS)
 
 
-def _leave_word(line: str, environment: Mapping[str, str]) -> None:
-    """The cause for torchrun and accelerate, which show that of the process that failed first."""
+def _write_cause(line: str, environment: Mapping[str, str]) -> None:
+    """Write the cause for torchrun and accelerate, which show that of the first process to fail."""
     path = environment.get("TORCHELASTIC_ERROR_FILE")
     if path:
         content = {"message": line, "timestamp": int(time.time())}

@@ -3,7 +3,8 @@
 
 Train a Transformer by a recipe: a name in training/recipes, or the path of a YAML file. Every field
 of the model, the data and the library's Seq2SeqTrainingArguments can be set. On one device, plain
-`python training/run.py RECIPE` does the same.
+`python training/run.py RECIPE` does the same. `--help` describes the recipes and the fields, and
+`RECIPE --help` shows a recipe's values.
 """
 
 import logging
@@ -60,6 +61,7 @@ from training.outcome.samples import report_translations
 from training.settings.fields import Arguments
 from training.settings.reading import parse_arguments
 from training.settings.rules import check_streaming, do_without_validation
+from training.settings.usage import asks_for_help, usage
 from vaswani_hf.hub.upload import export
 from vaswani_hf.text.terminal import escape_unprintable
 
@@ -71,6 +73,9 @@ def main(argv: list[str]) -> None:
     """Train by a recipe; an error in it, or in what it names, is told in one line."""
     escape_unprintable()
     with ignore_lost_output(), exit_on_signals(), in_one_line(), ExitStack() as exits:
+        if asks_for_help(argv):
+            sys.stdout.write(usage(argv))
+            return
         train(argv, exits)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.runs import RECIPE, write_pairs
-from training.errors import PACKAGES, in_one_line, is_told
+from training.errors import PACKAGES, in_one_line, is_mendable
 from training.run import main
 
 
@@ -41,10 +41,10 @@ def test_a_file_that_the_system_refuses_is_named(tmp_path):
 def test_a_bug_of_ours_keeps_its_traceback(wrong):
     with pytest.raises((ValueError, KeyError)) as raised, in_one_line({}):
         wrong()
-    assert not is_told(raised.value)
+    assert not is_mendable(raised.value)
 
 
-def test_a_call_of_ours_that_fails_is_a_bug_and_a_raise_of_ours_is_told():
+def test_a_call_of_ours_that_fails_is_a_bug_and_a_raise_of_ours_is_mendable():
     from training.outcome.metrics import exact_match
     from training.settings.recipes import read_recipe
 

@@ -1,19 +1,20 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Settings of the best checkpoint: the metric that chooses it, and what would lose it."""
+"""Which checkpoints are kept: the best one, by a metric, and the last ones, to average."""
 
 from transformers import TrainingArguments
 
 
 LOWER_IS_BETTER = ("loss", "perplexity_per_token")
+SCHEDULES_BY_METRIC = ("reduce_lr_on_plateau", "greedy")  # which lower the rate by evaluations
 
 
 def choose_metric(training: TrainingArguments) -> None:
-    """Fill in `metric_for_best_model`, where a best checkpoint is asked for, and its direction.
+    """Set `metric_for_best_model`, where a setting asks for the best checkpoint, and its direction.
 
-    It is BLEU where evaluations measure BLEU, and the loss elsewhere.
+    The metric is BLEU where evaluations measure BLEU, and the loss elsewhere.
 
     Raises:
-        ValueError: if the metric that was chosen is not measured.
+        ValueError: if evaluations do not measure the metric that was chosen.
     """
     measured = ["loss", "perplexity_per_token"]
     if training.predict_with_generate and not training.prediction_loss_only:
@@ -32,9 +33,9 @@ def choose_metric(training: TrainingArguments) -> None:
     name = training.metric_for_best_model.removeprefix("eval_")
     if name not in measured:
         raise ValueError(
-            f"metric_for_best_model={training.metric_for_best_model} is not measured; there are "
+            f"metric_for_best_model={training.metric_for_best_model} is not measured; set one of "
             f"{', '.join(f'eval_{known}' for known in measured)}"
-            + ("." if "bleu" in measured else ", and eval_bleu with predict_with_generate.")
+            + ("." if "bleu" in measured else ", or eval_bleu with predict_with_generate.")
         )
     if training.greater_is_better is None:
         training.greater_is_better = name not in LOWER_IS_BETTER
@@ -44,29 +45,24 @@ def check_best(training: TrainingArguments) -> None:
     """Refuse what would lose the best checkpoint, or would never find it.
 
     Raises:
-        ValueError: if patience is not positive, nothing is evaluated, evaluations come without
-            checkpoints, or the best checkpoint would take the place of one that is averaged.
+        ValueError: if nothing is evaluated, or an evaluation may come without a checkpoint.
     """
-    patience, metric = training.early_stopping_patience, training.metric_for_best_model
-    if patience is not None and patience < 1:
-        raise ValueError(
-            f"early_stopping_patience must be at least 1 evaluation, got "
-            f"early_stopping_patience={patience}."
-        )
-    if metric is None or training.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy"):
-        return  # a schedule that follows the metric needs no checkpoints
+    if training.metric_for_best_model is None:
+        return
+    if training.lr_scheduler_type in SCHEDULES_BY_METRIC:  # they need no checkpoints
+        return
     asked = what_compares(training)
     evaluating, saving = training.eval_strategy, training.save_strategy
     if evaluating == "no":
         raise ValueError(
-            f"{asked} compares evaluations and eval_strategy=no makes none; set eval_strategy to "
+            f"{asked} compares evaluations, and eval_strategy=no makes none; set eval_strategy to "
             f"steps or epoch."
         )
     if saving not in ("best", evaluating.value):
         raise ValueError(
-            f"{asked} keeps the checkpoint of the best evaluation and save_strategy="
+            f"{asked} keeps the checkpoint of the best evaluation, and save_strategy="
             f"{saving.value} need not make one there; set save_strategy to best, or to "
-            f"{evaluating.value} as eval_strategy is."
+            f"{evaluating.value} like eval_strategy."
         )
     if saving == "steps":
         eval_steps, save_steps = training.eval_steps, training.save_steps
@@ -76,16 +72,40 @@ def check_best(training: TrainingArguments) -> None:
                 f"{asked} keeps the checkpoint of the best evaluation; make eval_steps="
                 f"{eval_steps} a multiple of save_steps={save_steps}, or set save_strategy to best."
             )
+
+
+def check_kept(training: TrainingArguments) -> None:
+    """Refuse what would keep fewer checkpoints than are averaged.
+
+    Raises:
+        ValueError: naming both settings, and what would do.
+    """
     limit, average_last = training.save_total_limit, training.average_last
-    if limit is not None and limit <= average_last and not training.load_best_model_at_end:
+    keeps_best = training.metric_for_best_model is not None and (
+        training.lr_scheduler_type not in SCHEDULES_BY_METRIC
+    )
+    if training.load_best_model_at_end and average_last > 1:
         raise ValueError(
-            f"save_total_limit={limit} would keep the best checkpoint in the place of one of "
-            f"average_last={average_last}; set save_total_limit to {average_last + 1} or more."
+            f"load_best_model_at_end=True keeps one checkpoint, and average_last={average_last} "
+            f"averages several; set average_last to 1 to keep the best."
+        )
+    if limit is None:
+        return
+    if limit < average_last:
+        raise ValueError(
+            f"save_total_limit={limit} keeps fewer checkpoints than average_last={average_last} "
+            f"needs; raise save_total_limit or lower average_last."
+        )
+    if keeps_best and limit == average_last and not training.load_best_model_at_end:
+        raise ValueError(
+            f"save_total_limit={limit} would keep the best checkpoint in place of one that "
+            f"average_last={average_last} needs; set save_total_limit to {average_last + 1} or "
+            f"more."
         )
 
 
 def what_compares(training: TrainingArguments) -> str:
-    """The setting that compares evaluations, as it is written."""
+    """The setting that compares evaluations, and its value."""
     if training.early_stopping_patience is not None:
         return f"early_stopping_patience={training.early_stopping_patience}"
     if training.load_best_model_at_end:

@@ -1,21 +1,43 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The tokenizers that BLEU may be told, and what they do to a text."""
+"""The tokenizers that BLEU may be given, and what they do to a text."""
 
 import re
 from collections.abc import Callable
 
 import sacrebleu
+from transformers import TrainingArguments
 
 
 MOSES = "moses-"  # and a language code: a tokenizer that sacrebleu does not have
 TOKENISED = "none"
 
 
-def preparation(tokenize: str, is_split: bool) -> tuple[Callable[[str], str], str]:
-    """What is done to a sentence before sacrebleu sees it, and the tokenizer left to sacrebleu.
+def check_bleu(training: TrainingArguments) -> None:
+    """Refuse tokenizers that do not exist.
 
     Raises:
-        ValueError: as `SacreBleu` does.
+        ValueError: naming the setting, and the tokenizers that there are.
+        ImportError: if the tokenizer's package is missing.
+    """
+    for name, is_split in [("bleu_tokenize", False), ("compound_split_bleu", True)]:
+        tokenizer = getattr(training, name)
+        try:
+            if tokenizer is not None:
+                preparation(tokenizer, is_split)
+        except ValueError as error:
+            raise ValueError(f"{name}={tokenizer}: {error}") from error
+
+
+def preparation(tokenize: str, is_split: bool) -> tuple[Callable[[str], str], str]:
+    """What is done to a sentence before sacrebleu sees it, and the tokenizer that sacrebleu uses.
+
+    Args:
+        tokenize: one of sacrebleu's tokenizers, or `moses-` and a language code.
+        is_split: whether hyphenated compounds are split.
+
+    Raises:
+        ValueError: if there is no such tokenizer, or it would tokenise what has been split.
+        ImportError: if its package is missing.
     """
     if tokenize.startswith(MOSES):
         tokens = moses_tokenizer(tokenize.removeprefix(MOSES))
@@ -28,26 +50,27 @@ def preparation(tokenize: str, is_split: bool) -> tuple[Callable[[str], str], st
         )
     if is_split and tokenize != TOKENISED:
         raise ValueError(
-            f"split_compounds=True cuts tokens, and tokenize='{tokenize}' would come after it; set "
-            f"tokenize to 'none' for text that is tokenised, to '{MOSES}de' to have it tokenised."
+            f"split_compounds=True splits tokens, and tokenize='{tokenize}' would come after it; "
+            f"set tokenize to 'none' for text that is tokenised, or to '{MOSES}de'."
         )
     return (split_compounds if is_split else str), tokenize
 
 
 def split_compounds(text: str) -> str:
-    """Cut hyphenated tokens, `rich-text` to `rich ##AT##-##AT## text` (`get_ende_bleu.sh`).
+    """Split hyphenated tokens, `rich-text` to `rich ##AT##-##AT## text` (`get_ende_bleu.sh`).
 
-    A cut needs a character other than a space on both sides, and uses both up: `a-b-c` is cut once,
-    at its first hyphen. The script's characters are bytes, so `a-ä-c` is cut twice, and a no-break
-    space is none of its spaces.
+    A split needs a character other than a space on both sides and uses up both: `a-b-c` is split
+    once, at its first hyphen. The script's characters are bytes, so `a-ä-c` is split twice, and a
+    no-break space is not a space.
     """
     return re.sub(rb"(\S)-(\S)", rb"\1 ##AT##-##AT## \2", text.encode()).decode()
 
 
 def moses_tokenizer(language: str) -> Callable[[str], str]:
-    """The Moses tokenizer of `get_ende_bleu.sh`: a sentence in, tokens with spaces between out.
+    """The Moses tokenizer of `get_ende_bleu.sh`: from a sentence to its tokens, joined by spaces.
 
-    Unicode punctuation is made plain first. Nothing is escaped as for XML, which changes no score.
+    Unicode punctuation is replaced by ASCII first. Nothing is escaped as for XML, which changes no
+    score.
 
     Raises:
         ImportError: if sacremoses is not installed.

@@ -1,24 +1,24 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The fields that a run is told: of the model, of the data and of training."""
+"""The fields that a recipe and the command line set: of the model, of the data and of training."""
 
 import dataclasses
+import inspect
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
-import torch
-import torch.utils.data
-from transformers import (
-    Seq2SeqTrainingArguments,
-)
+from transformers import Seq2SeqTrainingArguments
 
 from vaswani_hf import VaswaniConfig
 from vaswani_hf.generation_vaswani import POWER, WU
 
-from .best import check_best, choose_metric
-from .bleu import preparation
+from .best import check_best, check_kept, choose_metric
+from .bleu import check_bleu
 from .budget import TokenBudget
-from .library import check_accelerator, check_library, check_reports
+from .kinds import Kind
+from .library import check_accelerator, check_library, check_reports, choose_device
 from .ranges import check_ranges
 
 
@@ -32,16 +32,18 @@ FILES = TRAINING_FILES + tuple(
 _NOT_CHOSEN = {"is_encoder_decoder", "use_cache", "target_vocab_size"} | {
     f"{token}_token_id" for token in ("pad", "eos", "bos", "decoder_start")
 }
+# A paragraph `name: text` of a docstring's section `Args:`.
+_ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n     .+)*)", re.MULTILINE)
+_MODEL_HELP = {
+    name: " ".join(text.split())
+    for name, text in _ARGUMENT.findall(inspect.getdoc(VaswaniConfig) or "")
+}
 
+# `None` leaves a field at the default of `VaswaniConfig`.
 ModelArguments = dataclasses.make_dataclass(
     "ModelArguments",
     [
-        # The library's parser takes one type a field, and reads a whole number as a float too.
-        (
-            name,
-            (float if kind == float | int else kind) | None,
-            field(default=None, metadata={"help": f"VaswaniConfig.{name}"}),
-        )
+        (name, kind | None, field(default=None, metadata={"help": _MODEL_HELP.get(name, "")}))
         for name, kind in VaswaniConfig.__annotations__.items()
         if name not in _NOT_CHOSEN
     ],
@@ -55,94 +57,129 @@ class DataArguments:
     dataset: str | None = field(
         default=None,
         metadata={
-            "help": "dataset id on the Hub, a dataset folder, or `demo`; `none` for files alone"
+            "help": "dataset: an id on the Hub, a dataset folder, or `demo`; `none` for text from "
+            "files alone"
         },
     )
-    dataset_config: str | None = field(default=None, metadata={"help": "its configuration"})
-    train_split: str = field(default="train", metadata={"help": "name of its training split"})
-    validation_split: str = field(default="validation", metadata={"help": "likewise"})
-    test_split: str = field(default="test", metadata={"help": "likewise"})
+    dataset_config: str | None = field(
+        default=None, metadata={"help": "configuration of the dataset, such as `de-en`"}
+    )
+    train_split: str = field(
+        default="train", metadata={"help": "name of the dataset's training split"}
+    )
+    validation_split: str = field(
+        default="validation", metadata={"help": "name of the dataset's validation split"}
+    )
+    test_split: str = field(default="test", metadata={"help": "name of the dataset's test split"})
     source_column: str = field(
-        default="source", metadata={"help": "column or JSON key of the source; or a language code"}
+        default="source",
+        metadata={"help": "column or JSON key of the source sentence, or its language code"},
     )
     target_column: str = field(
-        default="target", metadata={"help": "column or JSON key of the target; or a language code"}
+        default="target",
+        metadata={"help": "column or JSON key of the target sentence, or its language code"},
     )
     source_language: str | None = field(
-        default=None, metadata={"help": "language code for the model card, such as `en`"}
+        default=None, metadata={"help": "code of the source language for the model card: `en`"}
     )
-    target_language: str | None = field(default=None, metadata={"help": "likewise, such as `de`"})
+    target_language: str | None = field(
+        default=None, metadata={"help": "code of the target language for the model card: `de`"}
+    )
     train_source: list[str] = field(
-        default_factory=list, metadata={"help": "source sides, a sentence a line, plain or .gz"}
+        default_factory=list,
+        metadata={"help": "files of training sources, a sentence a line, plain or .gz"},
     )
     train_target: list[str] = field(
-        default_factory=list, metadata={"help": "target sides, in the same order"}
+        default_factory=list,
+        metadata={"help": "files of training targets, line by line as in train_source"},
     )
     train_file: list[str] = field(
-        default_factory=list, metadata={"help": "both sides in one: .tsv or .jsonl, plain or .gz"}
+        default_factory=list,
+        metadata={"help": "files of training pairs, .tsv or .jsonl, plain or .gz"},
     )
-    validation_source: list[str] = field(default_factory=list, metadata={"help": "likewise"})
-    validation_target: list[str] = field(default_factory=list, metadata={"help": "likewise"})
-    validation_file: list[str] = field(default_factory=list, metadata={"help": "likewise"})
-    test_source: list[str] = field(default_factory=list, metadata={"help": "likewise"})
-    test_target: list[str] = field(default_factory=list, metadata={"help": "likewise"})
-    test_file: list[str] = field(default_factory=list, metadata={"help": "likewise"})
+    validation_source: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of validation sources, a sentence a line, plain or .gz"},
+    )
+    validation_target: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of validation targets, line by line as in validation_source"},
+    )
+    validation_file: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of validation pairs, .tsv or .jsonl, plain or .gz"},
+    )
+    test_source: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of test sources, a sentence a line, plain or .gz"},
+    )
+    test_target: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of test targets, line by line as in test_source"},
+    )
+    test_file: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of test pairs, .tsv or .jsonl, plain or .gz"},
+    )
     split_digits: bool = field(
-        default=False, metadata={"help": "the learned vocabulary has every digit on its own"}
+        default=False, metadata={"help": "give every digit a piece of its own in the vocabulary"}
     )
     segmented: bool = field(
-        default=False, metadata={"help": "the text is cut by subword-nmt already (`@@ `)"}
+        default=False,
+        metadata={"help": "the text is cut into pieces already, as by subword-nmt (`@@ `)"},
     )
     tokenizer: str | None = field(
-        default=None, metadata={"help": "tokenizer to use, a folder or Hub id; else one is learned"}
+        default=None,
+        metadata={"help": "tokenizer, a folder or an id on the Hub; one is learned unless given"},
     )
     max_length: int = field(
-        default=256, metadata={"help": "longest training sentence, in tokens with `</s>`"}
+        default=256,
+        metadata={"help": "drop training pairs with a longer side, in tokens with `</s>`"},
     )
     max_length_ratio: float | None = field(
         default=None,
         metadata={
-            "help": "drop training pairs whose longer side has more than so many times the "
-            "shorter's tokens"
+            "help": "drop training pairs whose longer side has more than so many times the tokens "
+            "of the shorter one"
         },
     )
     drop_copies: bool = field(
         default=False, metadata={"help": "drop training pairs whose target is their source"}
     )
     drop_duplicates: bool = field(
-        default=False, metadata={"help": "drop training pairs that occur again, both sides alike"}
+        default=False, metadata={"help": "drop training pairs that repeat an earlier pair"}
     )
     drop_undecodable: bool = field(
         default=False,
-        metadata={"help": "drop and count lines that are not UTF-8; else they are an error"},
+        metadata={"help": "drop and count lines that are not UTF-8, which are an error otherwise"},
     )
     corpora: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "several training corpora: mappings with `name`, `weight` and where the text "
-            "is (dataset, train_source and train_target, or train_file); on the command line JSON"
+            "help": "several training corpora: mappings of `name`, `weight` and the place of the "
+            "text (dataset, train_source and train_target, or train_file); JSON on the command line"
         },
     )
     streaming: bool = field(
         default=False,
-        metadata={"help": "read and encode the training text while training; needs max_steps"},
+        metadata={"help": "read and encode training text during training; needs max_steps"},
     )
     shuffle_buffer_pairs: int = field(
         default=50000,
         metadata={
-            "help": "when streaming, pairs that a process reads ahead, sorts by length and "
-            "batches, in random order"
+            "help": "pairs that a streaming process reads ahead, sorts by length, and batches in "
+            "random order"
         },
     )
     tokenizer_sample_pairs: int | None = field(
         default=None,
         metadata={
-            "help": "pairs that the vocabulary is learned from; all unless given, and the first "
-            "1,000,000 when streaming"
+            "help": "number of pairs that the vocabulary is learned from; all unless given, the "
+            "first 1,000,000 with streaming"
         },
     )
     license: str | None = field(
-        default=None, metadata={"help": "license of the trained model, for its card"}
+        default=None, metadata={"help": "license of the trained model, for its card: `cc-by-4.0`"}
     )
 
     def __post_init__(self) -> None:
@@ -163,25 +200,34 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         metadata={"help": "highest learning rate; (d_model warmup_steps)^-0.5 unless given"},
     )
     model_name_or_path: str | None = field(
-        default=None, metadata={"help": "trained model to go on from, with its tokenizer"}
+        default=None,
+        metadata={"help": "trained model, with its tokenizer, whose weights training starts from"},
+    )
+    resume_from_checkpoint: str | None = field(
+        default=None,
+        metadata={
+            "help": "checkpoint to go on from: `auto` for the newest whole one in output_dir, if "
+            "there is one, or its path",
+            "const": True,  # as `auto`
+        },
     )
     source_tokens: int = field(
         default=25000,
-        metadata={"help": "padded source tokens of an update, over all processes, at most"},
+        metadata={"help": "most padded source tokens of an update, over all processes"},
     )
     target_tokens: int = field(
         default=25000,
-        metadata={"help": "padded target tokens of an update, over all processes, at most"},
+        metadata={"help": "most padded target tokens of an update, over all processes"},
     )
     device_tokens: int | None = field(
         default=None,
         metadata={
-            "help": "padded tokens a side that a device can hold at once; batches are accumulated "
-            "until an update has its tokens. No limit unless given"
+            "help": "most padded tokens a side that a device can hold at once; batches are "
+            "accumulated until an update has its tokens. No limit unless given"
         },
     )
     eval_batch_tokens: int = field(
-        default=4096, metadata={"help": "padded tokens of an evaluation batch, a side, at most"}
+        default=4096, metadata={"help": "most padded tokens a side of an evaluation batch"}
     )
     pad_to_multiple_of: int | None = field(
         default=None,
@@ -211,8 +257,8 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     hub_strategy: str = field(
         default="end",
         metadata={
-            "help": "with push_to_hub: `end` pushes the averaged model alone, `every_save` also "
-            "each checkpoint's on the way"
+            "help": "what push_to_hub pushes: `end` the averaged model alone, `every_save` also "
+            "the model of each checkpoint"
         },
     )
     run_name: str | None = field(
@@ -222,47 +268,62 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     early_stopping_patience: int | None = field(
         default=None,
         metadata={
-            "help": "evaluations without a new best metric_for_best_model, BLEU unless given, "
-            "after which training ends"
+            "help": "evaluations in a row without a new best metric_for_best_model after which "
+            "training ends"
         },
     )
-    # The library's parser wants `None` in the second place.
-    trackio_static_space_id: str | None | Literal[False] = field(  # noqa: RUF036
+    trackio_static_space_id: str | Literal[False] | None = field(
         default=False,
         metadata={
             "help": "Space of the Hub that shows trackio's curves after a push to the Hub; none is "
             "made unless it is named here"
         },
     )
+    include_num_input_tokens_seen: str | bool = field(
+        default="no",
+        metadata={
+            "help": "log the number of input tokens so far",
+            "choices": ("no", "all", "non_padding"),
+        },
+    )
     logging_nan_inf_filter: bool = field(
         default=False,
         metadata={
-            "help": "leave losses that are not numbers out of the logged mean, for which every "
-            "update waits for the device"
+            "help": "leave NaN and infinite losses out of the logged mean, for which every update "
+            "waits for the device"
         },
     )
     average_last: int = field(
-        default=5, metadata={"help": "how many of the last checkpoints are averaged; 1 for none"}
+        default=5,
+        metadata={"help": "number of last checkpoints that are averaged at the end; 1 for none"},
     )
-    num_beams: int = field(default=4, metadata={"help": "beam width of the final evaluation"})
+    num_beams: int = field(default=4, metadata={"help": "beam size of the final evaluation"})
     length_penalty: float = field(
         default=0.6, metadata={"help": "length penalty of the final evaluation, alpha"}
     )
     length_penalty_type: str = field(
-        default="wu", metadata={"help": "`wu`: ((5 + n) / 6)^alpha; `power`: n^alpha"}
+        default=WU,
+        metadata={
+            "help": f"form of the length penalty: `{WU}` is ((5 + n) / 6)^alpha, `{POWER}` n^alpha",
+            "choices": (WU, POWER),
+        },
     )
     max_extra_tokens: int = field(
-        default=50, metadata={"help": "tokens a translation may have more than its source"}
+        default=50,
+        metadata={"help": "tokens that a translation may have more than its source, at most"},
     )
     bleu_tokenize: str = field(
-        default="13a", metadata={"help": "sacrebleu's tokenizer; `none` for tokenised text"}
+        default="13a",
+        metadata={"help": "sacrebleu's tokenizer for BLEU; `none` for text that is tokenised"},
     )
-    bleu_lowercase: bool = field(default=False, metadata={"help": "BLEU of lower-cased text"})
+    bleu_lowercase: bool = field(
+        default=False, metadata={"help": "lower-case texts before BLEU compares them"}
+    )
     compound_split_bleu: str | None = field(
         default=None,
         metadata={
-            "help": "score also as the paper's authors did, with this tokenizer: `none` for "
-            "tokenised text, or `moses-de`"
+            "help": "score compound-split BLEU too, as the paper's authors did, with this "
+            "tokenizer: `moses-de`, or `none` for text that is tokenised"
         },
     )
     dry_run: bool = field(
@@ -276,60 +337,23 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         check_ranges(self)
         check_accelerator(self.accelerator_config)
         choose_metric(self)
-        if self.bf16 and not torch.accelerator.is_available():
-            self.use_cpu = True  # as it would be; the library asks to be told
+        choose_device(self)
         super().__post_init__()
         check_library(self)
-        check_best(self)
         check_reports(self)
-        # Nameless, a killed run would go on as another one in trackio, and its scores as a third.
-        self.run_name = self.run_name or self.output_dir
-        # The parser makes text of it, and the library a Space of that name.
-        if str(self.trackio_static_space_id).lower() in ("false", "no", "none"):
-            self.trackio_static_space_id = False
-        if self.fp16 and self.device.type == "cpu":
-            raise ValueError(
-                "fp16=True needs a GPU: on a CPU, Accelerate would train in float32 all the same; "
-                "set bf16 or neither."
-            )
-        for name in ("fp16_full_eval", "bf16_full_eval"):
-            if getattr(self, name):
-                raise ValueError(
-                    f"{name}=True would have no effect: evaluation has the precision of training; "
-                    f"set {name.removesuffix('_full_eval')}."
-                )
+        check_best(self)
+        check_kept(self)
+        check_bleu(self)
+        self._name_run()
         if self.device_tokens is not None:
             self._work_out_accumulation(self.device_tokens)
         TokenBudget.of(self).check()
-        preparation(self.bleu_tokenize, is_split=False)
-        if self.compound_split_bleu is not None:
-            preparation(self.compound_split_bleu, is_split=True)
-        if self.length_penalty_type not in (WU, POWER):
-            raise ValueError(
-                f"length_penalty_type must be `{WU}` or `{POWER}`, got "
-                f"length_penalty_type={self.length_penalty_type!r}."
-            )
-        if self.load_best_model_at_end and self.average_last > 1:
-            raise ValueError(
-                f"load_best_model_at_end=True keeps one checkpoint and average_last="
-                f"{self.average_last} averages several; set average_last to 1 to keep the best."
-            )
-        if self.save_only_model:
-            raise ValueError(
-                "save_only_model=True would leave checkpoints that no run can go on from; leave it "
-                "out."
-            )
-        if self.enable_jit_checkpoint:
-            raise ValueError(
-                "enable_jit_checkpoint=True is not needed: SIGTERM saves a checkpoint and stops in "
-                "any case; leave it out."
-            )
-        limit = self.save_total_limit
-        if limit is not None and limit < self.average_last:
-            raise ValueError(
-                f"save_total_limit={limit} keeps fewer checkpoints than average_last="
-                f"{self.average_last} needs; raise the one or lower the other."
-            )
+
+    def _name_run(self) -> None:
+        # Nameless, a killed run would go on as another one in trackio, and its scores as a third.
+        self.run_name = self.run_name or self.output_dir
+        if str(self.trackio_static_space_id).lower() in ("false", "no", "none"):
+            self.trackio_static_space_id = False
 
     def _work_out_accumulation(self, device_tokens: int) -> None:
         given = self.gradient_accumulation_steps
@@ -367,3 +391,18 @@ class Arguments:
     chosen: dict[str, Any]
     given: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
+
+
+# Every field that a recipe or the command line may set.
+FIELDS: Mapping[str, dataclasses.Field[Any]] = {
+    spec.name: spec
+    for part in (ModelArguments, DataArguments, VaswaniTrainingArguments)
+    for spec in dataclasses.fields(part)
+    if spec.init
+}
+KINDS: Mapping[str, Kind] = {
+    name: Kind.of(hint, FIELDS[name].metadata)
+    for part in (ModelArguments, DataArguments, VaswaniTrainingArguments)
+    for name, hint in get_type_hints(part).items()
+    if name in FIELDS
+}

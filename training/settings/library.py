@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The library's settings that this trainer would not heed, or that would do harm."""
+"""Settings of the library: those without effect here, those that do harm, and wrong values."""
 
 import dataclasses
 import json
@@ -16,12 +16,14 @@ from transformers.integrations import (
 from transformers.optimization import get_scheduler
 from transformers.trainer_pt_utils import AcceleratorConfig
 
+from .kinds import read_switch
+
 
 _BY_TOKENS = "batches are counted in tokens; set source_tokens and target_tokens"
-_OWN_EVALUATION = "evaluation adds up losses and compares text, and gathers no arrays"
-_OWN_SPLITS = "a run trains, and scores the splits `validation` and `test` that it is given"
+_OWN_EVALUATION = "evaluation adds up losses and compares texts, and gathers no arrays"
+_ALL_SPLITS = "a run trains, and scores the validation and test sets that it is given"
 
-# Settings of the library that would change nothing, and why, or what does it here.
+# Settings of the library that would change nothing: why, or what to set in their place.
 WITHOUT_EFFECT: Mapping[str, str] = {
     "per_device_train_batch_size": _BY_TOKENS,
     "per_device_eval_batch_size": "batches are counted in tokens; set eval_batch_tokens",
@@ -31,39 +33,44 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "length_column_name": _BY_TOKENS,
     "dataloader_drop_last": "every pair is in a batch of each epoch",
     "dataloader_in_order": "batches come in the order that a resumed run repeats",
-    "dataloader_multiprocessing_context": "workers are started as PyTorch does unless told",
+    "dataloader_multiprocessing_context": "workers are started by PyTorch's default method",
     "remove_unused_columns": "the model is given the ids of a pair and nothing else",
-    "label_names": "the labels are `labels`",
-    "neftune_noise_alpha": "the model adds no noise to embeddings; see dropout",
-    "use_liger_kernel": "liger has no kernels for this model",
-    "liger_kernel_config": "liger has no kernels for this model",
+    "label_names": "the labels are always named `labels`",
+    "neftune_noise_alpha": "the model adds no noise to embeddings; set dropout",
+    "use_liger_kernel": "Liger has no kernels for this model",
+    "liger_kernel_config": "Liger has no kernels for this model",
+    "fp16_full_eval": "evaluation has the precision of training; set fp16",
+    "bf16_full_eval": "evaluation has the precision of training; set bf16",
     "use_cache": "training keeps no keys and values of earlier positions",
     "eval_do_concat_batches": _OWN_EVALUATION,
     "eval_use_gather_object": _OWN_EVALUATION,
     "eval_accumulation_steps": _OWN_EVALUATION,
     "include_for_metrics": _OWN_EVALUATION,
     "batch_eval_metrics": _OWN_EVALUATION,
-    "do_train": _OWN_SPLITS,
-    "do_eval": _OWN_SPLITS,
-    "do_predict": _OWN_SPLITS,
+    "do_train": _ALL_SPLITS,
+    "do_eval": _ALL_SPLITS,
+    "do_predict": _ALL_SPLITS,
 }
-# Those that would do harm.
+# Settings of the library that would do harm: why, or what to set in their place.
 UNUSABLE: Mapping[str, str] = {
-    "label_smoothing_factor": "it would take the place of the model's own; set label_smoothing",
-    "generation_config": "it would take the place of num_beams, length_penalty, "
-    "length_penalty_type and max_extra_tokens; set those",
-    "restore_callback_states_from_checkpoint": "the run's clock, which goes on in any case, would "
-    "stand still",
-    "deepspeed": "its checkpoints could not be resumed; training/configs/fsdp2_8.yaml shards too",
-    "debug": "it fails on masks; a loss or a weight that is no number ends a run without it",
-    "parallelism_config": "it has no form as text; see training/configs",
+    "label_smoothing_factor": "it would replace the loss of the model; set label_smoothing",
+    "generation_config": "it would replace num_beams, length_penalty, length_penalty_type and "
+    "max_extra_tokens; set those",
+    "restore_callback_states_from_checkpoint": "it would stop the clock of max_minutes, which a "
+    "resumed run restores in any case",
+    "save_only_model": "its checkpoints could not be resumed",
+    "enable_jit_checkpoint": "SIGTERM saves a checkpoint and stops without it",
+    "deepspeed": "its checkpoints could not be resumed; to shard a model, launch with "
+    "--config_file training/configs/fsdp2_8.yaml",
+    "debug": "it fails on masks; NaN or infinite losses and weights end a run without it",
+    "parallelism_config": "it cannot be written as text; launch with a file of training/configs",
 }
-# Of `accelerator_config`, those that would deal the batches out anew.
-_DEALING = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler")
+# Entries of `accelerator_config` by which Accelerate would split the batches among processes again.
+_SPLITTING = ("split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler")
 
 
-def refuse_unheeded(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Refuse the settings in `WITHOUT_EFFECT` and `UNUSABLE`, but switches left as they are.
+def refuse_unusable(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse the settings in `WITHOUT_EFFECT` and `UNUSABLE`, but switches set to their default.
 
     Args:
         chosen: what recipes and the command line set, as it was written.
@@ -75,18 +82,19 @@ def refuse_unheeded(chosen: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
     for table, verdict in [(WITHOUT_EFFECT, "would have no effect"), (UNUSABLE, "cannot be used")]:
         for name in table:
             value, usual = chosen.get(name), defaults.get(name)
-            is_usual_switch = isinstance(usual, bool) and is_true(value) == usual
-            if value is not None and value != [] and not is_usual_switch:
+            is_left_as_is = isinstance(usual, bool) and read_switch(value) == usual
+            if value is not None and value != [] and not is_left_as_is:
                 raise ValueError(f"{name}={value} {verdict}: {table[name]}.")
 
 
-def is_true(value: Any) -> bool:
-    """Whether a switch is on, as it is written in YAML or on the command line."""
-    return str(value).lower() in ("true", "yes", "y", "t", "1")
+def choose_device(training: TrainingArguments) -> None:
+    """Set `use_cpu` where `bf16` meets no other device, as the library asks for."""
+    if training.bf16 and not torch.accelerator.is_available():
+        training.use_cpu = True
 
 
 def check_accelerator(given: Any) -> None:
-    """Refuse a mapping for `accelerator_config`, as text or read, that has an unknown key.
+    """Refuse a mapping for `accelerator_config`, or its JSON, that has an unknown key.
 
     Raises:
         ValueError: naming the key and those that there are.
@@ -102,42 +110,20 @@ def check_accelerator(given: Any) -> None:
 
 
 def check_library(training: TrainingArguments) -> None:
-    """Refuse what the library would refuse only once the text is read, or not at all.
+    """Refuse what the library would refuse only after the text is read, or not at all.
 
     Args:
         training: after the library's own checks.
 
     Raises:
-        ValueError: if a schedule's settings, a compiler's or a loader's do not go together.
-        ImportError: if the optimizer's package is missing.
+        ValueError: naming the first setting, and what would do.
     """
     _check_schedule(training)
-    # What Adam and its like need is in `RANGES`; of others the model decides.
-    if not str(training.optim.value).startswith(("galore", "apollo", "lomo", "adalomo")):
-        try:
-            Seq2SeqTrainer.get_optimizer_cls_and_kwargs(training)
-        except (ImportError, ValueError) as error:
-            given = f" with optim_args={training.optim_args}" if training.optim_args else ""
-            raise ValueError(f"optim={training.optim.value}{given}: {_one_line(error)}") from error
-    if training.torch_compile:
-        _check_compiler(training)
-    if training.dataloader_persistent_workers and not training.dataloader_num_workers:
-        raise ValueError(
-            "dataloader_persistent_workers=True needs workers: set dataloader_num_workers."
-        )
-    if training.fsdp and training.world_size == 1:
-        raise ValueError(
-            f"fsdp={training.fsdp} needs several processes: accelerate launch --config_file "
-            f"training/configs/fsdp2_8.yaml training/run.py RECIPE."
-        )
-    usual = AcceleratorConfig()
-    for name in _DEALING:
-        value = getattr(training.accelerator_config, name)
-        if value != getattr(usual, name):
-            raise ValueError(
-                f"accelerator_config: {name}={value} would deal the batches out anew, and each "
-                f"process has its own by their tokens; leave it out."
-            )
+    _check_optimizer(training)
+    _check_precision(training)
+    _check_compiler(training)
+    _check_workers(training)
+    _check_processes(training)
 
 
 def _check_schedule(training: TrainingArguments) -> None:
@@ -147,8 +133,9 @@ def _check_schedule(training: TrainingArguments) -> None:
     if name == "inverse_sqrt":
         if options:
             raise ValueError(
-                f"lr_scheduler_kwargs={options} have no place in lr_scheduler_type=inverse_sqrt, "
-                f"which is equation 3; set learning_rate and warmup_steps, or another type."
+                f"lr_scheduler_kwargs={options} would have no effect on "
+                f"lr_scheduler_type=inverse_sqrt, which is equation 3; set learning_rate and "
+                f"warmup_steps, or another type."
             )
         return
     if name in ("greedy", "reduce_lr_on_plateau"):
@@ -161,7 +148,28 @@ def _check_schedule(training: TrainingArguments) -> None:
         raise ValueError(f"lr_scheduler_type={name}{given}: {_one_line(error)}") from error
 
 
+def _check_optimizer(training: TrainingArguments) -> None:
+    # These look at the model. What Adam and its like need is in `RANGES`.
+    if training.optim.value.startswith(("galore", "apollo", "lomo", "adalomo")):
+        return
+    try:
+        Seq2SeqTrainer.get_optimizer_cls_and_kwargs(training)
+    except (ImportError, ValueError) as error:
+        given = f" with optim_args={training.optim_args}" if training.optim_args else ""
+        raise ValueError(f"optim={training.optim.value}{given}: {_one_line(error)}") from error
+
+
+def _check_precision(training: TrainingArguments) -> None:
+    if training.fp16 and training.device.type == "cpu":
+        raise ValueError(
+            "fp16=True needs a GPU: on a CPU, Accelerate would train in float32 all the same; set "
+            "bf16 or neither."
+        )
+
+
 def _check_compiler(training: TrainingArguments) -> None:
+    if not training.torch_compile:
+        return
     from accelerate.utils import DynamoBackend
 
     known = [backend.value.lower() for backend in DynamoBackend]
@@ -178,15 +186,34 @@ def _check_compiler(training: TrainingArguments) -> None:
         )
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def _check_workers(training: TrainingArguments) -> None:
+    if training.dataloader_persistent_workers and not training.dataloader_num_workers:
+        raise ValueError(
+            "dataloader_persistent_workers=True needs workers: set dataloader_num_workers."
+        )
+
+
+def _check_processes(training: TrainingArguments) -> None:
+    if training.fsdp and training.world_size == 1:
+        raise ValueError(
+            f"fsdp={training.fsdp} needs several processes: accelerate launch --config_file "
+            f"training/configs/fsdp2_8.yaml training/run.py RECIPE."
+        )
+    usual = AcceleratorConfig()
+    for name in _SPLITTING:
+        value = getattr(training.accelerator_config, name)
+        if value != getattr(usual, name):
+            raise ValueError(
+                f"accelerator_config: {name}={value} would split the batches again, and each "
+                f"process is given its own; leave {name} out."
+            )
 
 
 def check_reports(training: TrainingArguments) -> None:
-    """Refuse a `report_to` that the library would refuse only once the text is read.
+    """Refuse a `report_to` that the library would refuse only after the text is read.
 
     Raises:
-        ValueError: if it is unknown to the library, or its package is not installed.
+        ValueError: if the library does not know it, or its package is not installed.
     """
     try:
         callbacks = get_reporting_integration_callbacks(training.report_to)
@@ -202,4 +229,10 @@ def check_reports(training: TrainingArguments) -> None:
         try:
             callback()  # looks for its package, and for nothing else
         except (RuntimeError, ImportError) as error:
-            raise ValueError(f"report_to={' '.join(training.report_to)}: {error}") from error
+            raise ValueError(
+                f"report_to={' '.join(training.report_to)}: {_one_line(error)}"
+            ) from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

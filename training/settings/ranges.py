@@ -1,8 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The ranges of numbers that are settings."""
+"""The range of each setting that is a number."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vaswani_hf.generation_vaswani import LARGEST_ALPHA
@@ -17,7 +17,7 @@ _BETA: Range = (lambda value: 0 <= value < 1, "at least 0 and below 1")
 _SEED: Range = (lambda value: 0 <= value < 2**32, "in 0 to 2^32 - 1")
 _STEPS: Range = (lambda value: 0 < value < math.inf, "above 0 (below 1 it is a share of max_steps)")
 
-# What a number must be, where it is set. No comparison holds for nan.
+# What a setting must be unless it is `None`. No comparison holds for nan.
 RANGES: Mapping[str, Range] = {
     "max_length": (lambda value: value >= 2, "at least 2, a piece and `</s>`"),
     "max_length_ratio": _COUNT,
@@ -70,17 +70,16 @@ RANGES: Mapping[str, Range] = {
 }
 
 
-def check_ranges(settings: object, names: Iterable[str] = RANGES) -> None:
-    """Refuse numbers that cannot be.
+def check_ranges(settings: object) -> None:
+    """Refuse numbers out of their range.
 
     Args:
-        settings: what has them as attributes; `None` is a setting that is left out.
-        names: which of `RANGES` to look at.
+        settings: an object that has the settings as attributes; it may lack some.
 
     Raises:
-        ValueError: naming the first one, and what it must be.
+        ValueError: naming the first setting that is out of range, and the range.
     """
-    for name in names:
+    for name, (is_in_range, needed) in RANGES.items():
         value = getattr(settings, name, None)
-        if value is not None and not RANGES[name][0](value):
-            raise ValueError(f"{name} must be {RANGES[name][1]}, got {name}={value}.")
+        if value is not None and not is_in_range(value):
+            raise ValueError(f"{name} must be {needed}, got {name}={value}.")

@@ -1,27 +1,22 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What a run is told: defaults, then the recipes in their order, then the command line."""
+"""From a command line to the settings of a run: defaults, then recipes, then options."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import HfArgumentParser
-
-from .fields import Arguments, DataArguments, ModelArguments, VaswaniTrainingArguments
-from .library import refuse_unheeded
-from .recipes import listed, override, read_recipe, recipe_names, refuse_unknown, shown
+from .fields import (
+    FIELDS,
+    KINDS,
+    Arguments,
+    DataArguments,
+    ModelArguments,
+    VaswaniTrainingArguments,
+)
+from .library import refuse_unusable
+from .recipes import listed, override, read_recipe, recipe_names, refuse_unknown
 from .rules import check_together
-
-
-_LISTS = {
-    spec.name
-    for part in (DataArguments, VaswaniTrainingArguments)
-    for spec in dataclasses.fields(part)
-    if "list[" in str(spec.type)
-}
-_DEFAULTS = {spec.name: spec.default for spec in dataclasses.fields(VaswaniTrainingArguments)}
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -32,28 +27,30 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
 
     Raises:
         ValueError: if the recipe or a field is unknown (a near name is suggested), a value is not
-            of its field's type or range, or values do not go together.
+            of its field's type or range, or values contradict each other.
     """
     if not argv or argv[0].startswith("-"):
         raise ValueError(
-            f"Say first what to train: a recipe ({listed(recipe_names())}) or the path of a YAML "
-            f"file, then --field value."
+            f"A recipe must come first ({listed(recipe_names())}), or the path of a YAML file; "
+            f"--help describes recipes and fields."
         )
     recipe, *options = argv
     notes: list[str] = []
-    chosen, given = read_recipe(recipe, notes), _read_options(options)
+    chosen, given = read_recipe(recipe, notes), read_options(options)
     override(chosen, given, notes)
-    refuse_unheeded(chosen, _DEFAULTS)
+    refuse_unusable(chosen, {name: spec.default for name, spec in FIELDS.items()})
     name = recipe if recipe in recipe_names() else Path(recipe).stem
     chosen.setdefault("output_dir", f"runs/{name}")
-    parser = HfArgumentParser([ModelArguments, DataArguments, VaswaniTrainingArguments])
-    parser.error = _raise_value_error
+    values = cast_values(chosen)
     try:
-        model, data, training = parser.parse_args_into_dataclasses(args=_as_options(chosen))
+        model, data, training = (
+            part(**{name: values[name] for name in field_names(part) & values.keys()})
+            for part in (ModelArguments, DataArguments, VaswaniTrainingArguments)
+        )
     except (ValueError, ImportError) as error:  # the library's too are about what was written
         raise ValueError(" ".join(str(error).split())) from error
-    if chosen.get("gradient_accumulation_steps") is not None:
-        training.refuse_other_accumulation(int(chosen["gradient_accumulation_steps"]))
+    if "gradient_accumulation_steps" in values:
+        training.refuse_other_accumulation(values["gradient_accumulation_steps"])
     arguments = Arguments(
         recipe=name,
         model={name: value for name, value in vars(model).items() if value is not None},
@@ -67,19 +64,22 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     return arguments
 
 
-def _read_options(options: Sequence[str]) -> dict[str, Any]:
-    """`--field value` pairs; a field without a value is true, one with several a list.
+def read_options(options: Sequence[str]) -> dict[str, Any]:
+    """`--field value` pairs; a switch without a value is true, a field with several has a list.
 
-    A list that is named again grows; any other field may be named once.
+    A list that is named twice grows; any other field may be named once.
+
+    Raises:
+        ValueError: if a field is unknown, has no value or is named twice, or a value has no field.
     """
-    read: dict[str, Any] = {}
+    read: dict[str, list[str]] = {}
     name = None
     for option in options:
         if option.startswith("--"):
             name, has_value, value = option[2:].partition("=")
             name = name.replace("-", "_")
             refuse_unknown(name, "command line")
-            if name in read and name not in _LISTS:
+            if name in read and not KINDS[name].is_list:
                 raise ValueError(f"command line: --{name} is given twice; give it once.")
             read.setdefault(name, [])
             read[name] += [value] if has_value else []
@@ -87,37 +87,28 @@ def _read_options(options: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"command line: '{option}' follows no --field.")
         else:
             read[name].append(option)
+    for name, values in read.items():
+        if not values and not KINDS[name].is_switch:
+            raise ValueError(f"command line: --{name} needs a value.")
     return {
         name: True if not values else values[0] if len(values) == 1 else values
         for name, values in read.items()
     }
 
 
-def _as_options(chosen: dict[str, Any]) -> list[str]:
-    """The fields as a command line, so that every value is cast by its field's type.
+def field_names(part: type) -> set[str]:
+    """Names of the fields of a dataclass."""
+    return {spec.name for spec in dataclasses.fields(part)}
 
-    YAML alone would leave `1e-9` a text and turn `no` into false.
+
+def cast_values(chosen: dict[str, Any]) -> dict[str, Any]:
+    """Values by the types of their fields; those that go back to the default are left out.
+
+    Raises:
+        ValueError: naming the first field that takes no such value, and the value.
     """
-    options: list[str] = []
-    for name, value in chosen.items():
-        if value is None or value == []:  # back to the field's default
-            continue
-        if isinstance(value, dict):
-            value = json.dumps(value)
-        values = value if isinstance(value, list) else [value]
-        if len(values) > 1 and name not in _LISTS:
-            raise ValueError(f"{name} takes one value, got {shown(values)}.")
-        for item in values:
-            if len(values) > 1 and str(item).startswith("-"):  # the parser would take it for one
-                raise ValueError(f"{name}: {item} looks like an option; if it is a file: ./{item}.")
-        values = [json.dumps(item) if isinstance(item, dict) else item for item in values]
-        # `=` keeps a negative number from being taken for an option.
-        if len(values) == 1:
-            options.append(f"--{name}={values[0]}")
-        else:
-            options += [f"--{name}", *map(str, values)]
-    return options
-
-
-def _raise_value_error(message: str) -> None:
-    raise ValueError(message)
+    return {
+        name: KINDS[name].cast(name, value)
+        for name, value in chosen.items()
+        if value is not None and value != []
+    }

@@ -1,35 +1,20 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Recipes: YAML files of fields, each of which may extend another."""
 
-import dataclasses
 import difflib
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from .fields import (
-    FILES,
-    NO_DATASET,
-    TRAINING_FILES,
-    DataArguments,
-    ModelArguments,
-    VaswaniTrainingArguments,
-)
+from .fields import FIELDS, FILES, NO_DATASET, TRAINING_FILES
+from .kinds import written
 
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 EXTENDS = "extends"  # the recipe that another one builds on
-
-
-def field_names() -> set[str]:
-    """Every field that a recipe or the command line may set."""
-    return {
-        spec.name
-        for part in (ModelArguments, DataArguments, VaswaniTrainingArguments)
-        for spec in dataclasses.fields(part)
-        if spec.init
-    }
 
 
 def recipe_names() -> set[str]:
@@ -44,29 +29,29 @@ def read_recipe(recipe: str, notes: list[str] | None = None) -> dict[str, Any]:
 
     Args:
         recipe: a name in `training/recipes`, or the path of a YAML file.
-        notes: is told which fields gave way to others.
+        notes: gets a sentence for each field that gave way to another.
 
     Raises:
-        ValueError: if there is no such recipe, it is no mapping, it sets an unknown field, or it
+        ValueError: if there is no such recipe, it is not a mapping, it sets an unknown field, or it
             extends itself.
     """
     chain: list[dict[str, Any]] = []
     seen: list[Path] = []
-    path: Path | None = _find_recipe(recipe, beside=Path())
+    path: Path | None = find_recipe(recipe)
     while path is not None:
         if path in seen:
             raise ValueError(f"{path.name} extends itself.")
         seen.append(path)
         content = _read_yaml(path)
         if not isinstance(content, dict):
-            raise ValueError(f"{path.name} must hold `field: value` lines.")
+            raise ValueError(f"{path.name} must consist of lines `field: value`.")
         parent = content.pop(EXTENDS, None)
         for key in content:
             refuse_unknown(str(key), path.name)
         chain.append(content)
         if parent is not None and not isinstance(parent, str):
             raise ValueError(f"{path.name}: {EXTENDS} must name one recipe, got {parent!r}.")
-        path = _find_recipe(parent, beside=path.parent) if parent else None
+        path = find_recipe(parent, beside=path.parent) if parent else None
     merged: dict[str, Any] = {}
     for content in reversed(chain):
         override(merged, content, [] if notes is None else notes)
@@ -81,7 +66,7 @@ def _read_yaml(path: Path) -> Any:
 
 
 def listed(names: set[str]) -> str:
-    """Names in a sentence; those of a folder in braces behind its name."""
+    """Names, separated by commas; those of a folder in braces behind its name."""
     folders: dict[str, list[str]] = {}
     for name in sorted(names):
         folder, _, rest = name.rpartition("/")
@@ -93,10 +78,15 @@ def listed(names: set[str]) -> str:
 
 
 def override(chosen: dict[str, Any], later: dict[str, Any], notes: list[str]) -> None:
-    """Let later settings win, also over earlier ones that they cannot stand beside.
+    """Replace settings by later ones, and leave out earlier ones that contradict those.
 
-    Else the recipe's number of updates would win over epochs, and text of two places be mixed:
-    training pairs of the one, and test pairs of the other.
+    Epochs leave out the recipe's number of updates; a dataset leaves out the recipe's files, and
+    training files its dataset, or training pairs of the one would meet test pairs of the other.
+
+    Args:
+        chosen: the settings, which are changed.
+        later: settings that win.
+        notes: gets a sentence for each setting that is left out.
     """
     replaced: dict[str, Any] = {}
     if "num_train_epochs" in later and "max_steps" not in later:
@@ -109,15 +99,16 @@ def override(chosen: dict[str, Any], later: dict[str, Any], notes: list[str]) ->
         if value and name not in later:
             chosen[name] = None
             by = "dataset" if name in FILES else "the training files"
-            notes.append(f"{name}={shown(value)} of the recipe gives way to {by}.")
+            notes.append(f"{name}={written(value)} of the recipe gives way to {by}.")
     chosen.update(later)
 
 
-def shown(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+def find_recipe(recipe: str, beside: Path = Path()) -> Path:
+    """The file of a recipe, by its name or its path from the folder `beside`.
 
-
-def _find_recipe(recipe: str, beside: Path) -> Path:
+    Raises:
+        ValueError: if there is none; a near name is suggested.
+    """
     for candidate in (beside / recipe, beside / f"{recipe}.yaml", RECIPES / f"{recipe}.yaml"):
         if candidate.suffix in (".yaml", ".yml") and candidate.is_file():
             return candidate.resolve()
@@ -128,7 +119,20 @@ def _find_recipe(recipe: str, beside: Path) -> Path:
 
 
 def refuse_unknown(key: str, where: str) -> None:
-    if key not in field_names():
-        near = difflib.get_close_matches(key, field_names(), n=1)
+    """Raise a `ValueError` if a key, found in the place `where`, is no field."""
+    if key not in FIELDS:
+        near = difflib.get_close_matches(key, FIELDS, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else "."
         raise ValueError(f"{where}: unknown key '{key}'{hint}")
+
+
+def comment_of(recipe: str) -> str:
+    """The comment at the head of a recipe's file, in one line."""
+    lines = find_recipe(recipe).read_text(encoding="utf-8").splitlines()
+    head = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    return " ".join(line.removeprefix("#").strip() for line in head)
+
+
+def first_sentence(text: str) -> str:
+    """A text up to the first full stop before a capital, without it."""
+    return re.split(r"\.\s+(?=[A-Z`])", text.strip(), maxsplit=1)[0].rstrip(".")

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Rules between settings, which no field can check alone."""
+"""Rules between settings of the model, of the data and of training."""
 
 from collections.abc import Collection
 
@@ -8,63 +8,84 @@ from transformers.trainer_utils import IntervalStrategy
 from vaswani_hf import VaswaniConfig
 from vaswani_hf.tokenization_vaswani import check_vocab_size
 
-from .best import what_compares
+from .best import SCHEDULES_BY_METRIC, what_compares
 from .budget import TokenBudget
 from .fields import Arguments, DataArguments, VaswaniTrainingArguments
 
 
 def check_together(arguments: Arguments) -> None:
-    """Refuse settings of different parts that contradict each other, and a model that cannot be."""
-    model, data, training = arguments.model, arguments.data, arguments.training
-    if not training.model_name_or_path:  # whose own configuration decides
-        vocab_size = model.get("vocab_size", VaswaniConfig.vocab_size)
-        if not (data.tokenizer or data.segmented):
-            check_vocab_size(vocab_size)
-        VaswaniConfig(**model)
+    """Refuse settings of different parts that contradict each other, and an invalid model.
+
+    Where the training text comes from files and no files of a validation set are named, nothing is
+    evaluated during training, and a note says so.
+
+    Raises:
+        ValueError: naming the setting, and what would do.
+    """
+    data, training = arguments.data, arguments.training
+    check_model(arguments)
     if data.streaming and arguments.chosen.get("max_padding") is None:
         training.max_padding = 1.0
-    is_share = 0 < training.warmup_steps < 1
-    if is_share and training.learning_rate is None and training.max_steps < 1:
-        raise ValueError(
-            f"warmup_steps={training.warmup_steps} is a share of the updates, and the highest "
-            f"learning rate is worked out from their number: set learning_rate or max_steps."
-        )
-    has_text = data.train_source or data.train_file or data.corpora
-    if has_text and not (data.dataset or data.validation_source or data.validation_file):
+    check_warmup(training)
+    has_files = data.train_source or data.train_file or data.corpora
+    if has_files and not (data.dataset or data.validation_source or data.validation_file):
         note = do_without_validation(training, arguments.given)
         arguments.notes += [note] if note else []
 
 
-def do_without_validation(
-    training: "VaswaniTrainingArguments", given: Collection[str]
-) -> str | None:
-    """Evaluate nothing during training, as there is no validation set.
+def check_model(arguments: Arguments) -> None:
+    """Refuse a configuration that no model can have.
+
+    Raises:
+        ValueError: naming the field and its value.
+    """
+    if arguments.training.model_name_or_path:  # its own configuration holds
+        return
+    is_learned = not (arguments.data.tokenizer or arguments.data.segmented)
+    if is_learned:
+        check_vocab_size(arguments.model.get("vocab_size", VaswaniConfig.vocab_size))
+    VaswaniConfig(**arguments.model)
+
+
+def check_warmup(training: VaswaniTrainingArguments) -> None:
+    """Refuse a share of an unknown number of updates to warm up, where the peak follows from it.
+
+    Raises:
+        ValueError: naming the settings that would do.
+    """
+    is_share = 0 < training.warmup_steps < 1
+    if is_share and training.learning_rate is None and training.max_steps < 1:
+        raise ValueError(
+            f"warmup_steps={training.warmup_steps} is a share of the updates, and the highest "
+            f"learning rate follows from their number: set learning_rate or max_steps."
+        )
+
+
+def do_without_validation(training: VaswaniTrainingArguments, given: Collection[str]) -> str | None:
+    """Set that nothing is evaluated during training, for a run without a validation set.
 
     Args:
         training: its `eval_strategy` becomes `no`.
-        given: the settings of the command line, which are not to be overruled.
+        given: names of the settings of the command line, which are not overruled.
 
     Returns:
-        What the log should say; `None` where nothing was to be evaluated anyway.
+        A sentence for the log; `None` if nothing was to be evaluated anyway.
 
     Raises:
-        ValueError: if a setting cannot do without a validation set.
+        ValueError: if a setting needs a validation set.
     """
-    following = training.lr_scheduler_type in ("reduce_lr_on_plateau", "greedy")
-    asked = [
-        (f"lr_scheduler_type={training.lr_scheduler_type.value}", following),
+    follows_metric = training.lr_scheduler_type in SCHEDULES_BY_METRIC
+    evaluation_is_given = "eval_strategy" in given and training.eval_strategy != "no"
+    for setting, needs_validation in [
+        (f"lr_scheduler_type={training.lr_scheduler_type.value}", follows_metric),
         (what_compares(training), training.metric_for_best_model is not None),
         ("eval_on_start=True", training.eval_on_start),
-        (
-            f"eval_strategy={training.eval_strategy.value}",
-            "eval_strategy" in given and training.eval_strategy != "no",
-        ),
-    ]
-    for setting, needs_validation in asked:
+        (f"eval_strategy={training.eval_strategy.value}", evaluation_is_given),
+    ]:
         if needs_validation:
             raise ValueError(
                 f"{setting} needs a validation set, and there is none: give --validation_source "
-                f"and --validation_target, or --validation_file, or leave it out."
+                f"and --validation_target, or --validation_file, or leave out the setting."
             )
     if training.eval_strategy == "no":
         return None
@@ -73,43 +94,43 @@ def do_without_validation(
 
 
 def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> None:
-    """Refuse what streaming cannot do.
+    """Refuse settings that streaming cannot heed.
 
     Raises:
-        ValueError: naming the field, and what would do.
+        ValueError: naming the setting, and what would do.
     """
     if not data.streaming:
         return
     if training.max_steps < 1:
         raise ValueError(
-            f"streaming knows no end of an epoch: set max_steps, got max_steps={training.max_steps}"
-            f" with num_train_epochs={training.num_train_epochs}."
+            f"streaming has no epochs; set max_steps, got max_steps={training.max_steps} with "
+            f"num_train_epochs={training.num_train_epochs}."
         )
     if data.drop_duplicates:
         raise ValueError(
-            "drop_duplicates needs to see the whole corpus, which streaming does not; drop them "
-            "beforehand, or leave out streaming."
+            "drop_duplicates needs the whole corpus in memory, which streaming avoids; drop "
+            "duplicates beforehand, or leave out streaming."
         )
     if data.segmented and not (data.tokenizer or training.model_name_or_path):
         raise ValueError(
-            "segmented text gets an id for every piece that occurs, and streaming sees a sample; "
-            "name a tokenizer, or leave out streaming."
+            "segmented needs the whole text for its vocabulary, and streaming reads a sample; set "
+            "tokenizer, or leave out streaming."
         )
     if training.dataloader_num_workers:
         raise ValueError(
-            f"streaming encodes in a thread of its own: leave out dataloader_num_workers, got "
-            f"dataloader_num_workers={training.dataloader_num_workers}."
+            f"streaming reads in a thread of its own and takes no workers; leave out "
+            f"dataloader_num_workers, got dataloader_num_workers={training.dataloader_num_workers}."
         )
     for name in ("save_strategy", "eval_strategy"):
         if getattr(training, name) == "epoch":
-            raise ValueError(f"streaming knows no end of an epoch: {name} must be steps or no.")
+            raise ValueError(f"streaming has no epochs; set {name} to steps or no.")
     if training.dry_run:
         raise ValueError(
-            "dry_run counts the pairs and batches of an epoch, which a stream does not know; plan "
-            "with a sample of the text, without streaming."
+            "dry_run counts the pairs and batches of an epoch, and streaming has no epochs; leave "
+            "out streaming, and name a sample of the text."
         )
     if training.pad_to_multiple_of is not None:
-        raise ValueError("streaming cannot fill its batches: leave out pad_to_multiple_of.")
+        raise ValueError("streaming cannot fill its batches; leave out pad_to_multiple_of.")
     if training.ignore_data_skip:
-        raise ValueError("streaming resumes at its place at once; leave out ignore_data_skip.")
+        raise ValueError("streaming resumes at once where it stopped; leave out ignore_data_skip.")
     TokenBudget.of(training).check_max_length(data.max_length)

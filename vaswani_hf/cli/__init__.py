@@ -5,7 +5,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
+from .. import __version__
 from ..text.terminal import escape_unprintable
 from .convert import add_convert
 from .plot import add_plot
@@ -21,6 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     escape_unprintable()
     parser = argparse.ArgumentParser(
         prog="vaswani-hf", description="Use a Transformer of 'Attention Is All You Need'."
+    )
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    parser.add_argument(
+        "--version", action="version", version=f"vaswani-hf {__version__} ({libraries})"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_translate(commands)

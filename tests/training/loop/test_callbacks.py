@@ -11,7 +11,6 @@ from transformers import TrainerControl, TrainerState
 from training.loop.callbacks import EarlyStopping
 from training.run import main
 from training.settings.fields import VaswaniTrainingArguments
-from training.settings.reading import parse_arguments
 
 
 TINY = """\
@@ -198,7 +197,7 @@ def test_trackio_has_figures_and_translations_in_one_run(text, tmp_path, monkeyp
         assert all("translation" in row for row in table)
 
 
-# What is chosen, and what is refused
+# When training ends early
 
 
 def arguments(tmp_path, **fields):
@@ -214,73 +213,6 @@ EVERY_TEN = {
     "save_steps": 10,
     "predict_with_generate": True,
 }
-
-
-def test_the_best_is_that_of_the_highest_bleu_where_there_is_one(tmp_path):
-    chosen = arguments(tmp_path, early_stopping_patience=3, **EVERY_TEN)
-    assert (chosen.metric_for_best_model, chosen.greater_is_better) == ("eval_bleu", True)
-    without = EVERY_TEN | {"predict_with_generate": False}
-    chosen = arguments(tmp_path, early_stopping_patience=3, **without)
-    assert (chosen.metric_for_best_model, chosen.greater_is_better) == ("eval_loss", False)
-
-
-def test_a_low_perplexity_is_good(tmp_path):
-    # The library takes every name that does not end in `loss` for one that should rise.
-    metric = "eval_perplexity_per_token"
-    chosen = arguments(tmp_path, metric_for_best_model=metric, **EVERY_TEN)
-    assert chosen.greater_is_better is False
-
-
-def test_no_metric_is_chosen_for_a_run_that_keeps_no_best(tmp_path):
-    assert arguments(tmp_path, **EVERY_TEN).metric_for_best_model is None
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"early_stopping_patience": 0}, "early_stopping_patience=0"),
-        ({"metric_for_best_model": "eval_blue"}, "eval_blue is not measured; .* eval_bleu"),
-        (
-            {"metric_for_best_model": "bleu", "predict_with_generate": False},
-            "metric_for_best_model=bleu is not measured.*with predict_with_generate",
-        ),
-        ({"eval_strategy": "no"}, "eval_strategy=no makes none; set eval_strategy to steps"),
-        ({"save_strategy": "no"}, "save_strategy=no .*set save_strategy to best, or to steps"),
-        ({"save_strategy": "epoch"}, "save_strategy=epoch .*or to steps as eval_strategy is"),
-        ({"save_steps": 20}, "make eval_steps=10 a multiple of save_steps=20"),
-        ({"save_steps": 0.5}, "make eval_steps=10 a multiple of save_steps=0.5"),
-        (
-            {"save_total_limit": 4, "average_last": 4},
-            "save_total_limit=4 would .*average_last=4; set save_total_limit to 5",
-        ),
-        ({"report_to": "tensorbord"}, "report_to=tensorbord: .* tensorboard"),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_what_would(tmp_path, changed, message):
-    with pytest.raises(ValueError, match=message):
-        arguments(tmp_path, **({"early_stopping_patience": 3} | EVERY_TEN | changed))
-
-
-@pytest.mark.parametrize(
-    "changed", [{"save_steps": 5}, {"save_strategy": "best"}, {"save_total_limit": 2}]
-)
-def test_what_fits_is_taken(tmp_path, changed):
-    chosen = arguments(tmp_path, **({"early_stopping_patience": 3} | EVERY_TEN | changed))
-    assert chosen.early_stopping_patience == 3
-
-
-def test_a_push_makes_no_space_of_trackios_curves_unless_one_is_named(tmp_path):
-    command = ["base", "--output_dir", str(tmp_path)]
-    ids = [
-        parse_arguments([*command, *more]).training.trackio_static_space_id
-        for more in (
-            [],
-            ["--trackio_static_space_id", "false"],
-            ["--trackio_static_space_id", "me/x"],
-        )
-    ]
-    assert ids[:2] == [False, False]  # `None` would make one, and "false" one of that name
-    assert ids[2] == "me/x"
 
 
 def stops_at(tmp_path, bleus, patience):

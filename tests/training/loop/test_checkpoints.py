@@ -14,7 +14,6 @@ from training.loop.checkpoints import (
     find_damage,
     last_checkpoints,
 )
-from training.settings.fields import VaswaniTrainingArguments
 
 
 def test_auto_finds_the_newest_whole_checkpoint(tmp_path):
@@ -118,9 +117,3 @@ def test_another_number_of_processes_is_warned_of(tmp_path, caplog):
     )
     find_checkpoint(asked(tmp_path, "auto"))
     assert "checkpoint-1 was written by 4 processes and is resumed by 1" in caplog.text
-
-
-@pytest.mark.parametrize("field", ["save_only_model", "enable_jit_checkpoint"])
-def test_fields_that_contradict_exact_resumption_are_refused(tmp_path, field):
-    with pytest.raises(ValueError, match=f"{field}=True"):
-        VaswaniTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **{field: True})

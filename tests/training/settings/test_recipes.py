@@ -1,4 +1,4 @@
-"""The recipes: what the paper and fairseq say, and a plan of each from stand-in text."""
+"""Recipes: how they are read, what the paper and fairseq say, a plan of each from stand-in text."""
 
 import random
 
@@ -12,6 +12,7 @@ from training.loop.model import build_model, build_tokenizer
 from training.outcome.dry_run import make_plan
 from training.settings.reading import parse_arguments
 from training.settings.recipes import read_recipe, recipe_names
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
 
 
 BIG = {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "max_steps": 300_000, "average_last": 20}
@@ -26,6 +27,94 @@ EN_FR = {
     **{"source_language": "en", "target_language": "fr"},
 }
 EVERY_WMT14 = ["wmt14_en_de", "wmt14_en_de_big", "wmt14_en_fr", "wmt14_en_fr_big"]
+
+
+# Reading and overriding
+
+
+def recipe(tmp_path, text, name="mine.yaml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name(tmp_path):
+    mine = recipe(tmp_path, "warmup_step: 3\n", "multi30k.yaml")
+    message = "multi30k.yaml: unknown key 'warmup_step'; did you mean 'warmup_steps'?"
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        parse_arguments([mine])
+
+
+def test_an_unknown_recipe_is_refused_with_the_nearest_name():
+    with pytest.raises(ValueError, match="no recipe 'multi30'; did you mean 'multi30k'"):
+        parse_arguments(["multi30"])
+
+
+def test_a_recipe_that_extends_itself_is_refused(tmp_path):
+    mine = recipe(tmp_path, "extends: mine\n")
+    with pytest.raises(ValueError, match=r"mine\.yaml extends itself"):
+        read_recipe(mine)
+
+
+def test_epochs_on_the_command_line_win_over_the_recipes_updates(tmp_path):
+    command = ["demo", "--num_train_epochs", "2", "--output_dir", str(tmp_path)]
+    training = parse_arguments(command).training
+    assert (training.num_train_epochs, training.max_steps) == (2, -1)
+    training = parse_arguments([*command, "--max_steps", "9"]).training
+    assert training.max_steps == 9
+
+
+def test_files_take_the_place_of_the_recipes_dataset(folder):
+    arguments = parse_arguments(["demo", "--train_source", "a", "--train_target", "b"])
+    assert arguments.data.dataset is None
+    assert "dataset=demo of the recipe gives way to the training files." in arguments.notes
+    both = ["demo", "--train_source", "a", "--train_target", "b", "--dataset", "demo"]
+    assert parse_arguments(both).data.dataset == "demo"
+
+
+def test_a_dataset_takes_the_place_of_the_recipes_files():
+    arguments = parse_arguments(["iwslt14_de_en", "--dataset", "demo"])
+    assert arguments.data.dataset == "demo"
+    assert arguments.data.train_source == arguments.data.test_target == []
+    assert any(note.startswith("test_source=iwslt14") for note in arguments.notes)
+
+
+# What is in them
+
+
+def test_base_is_the_papers_optimizer(tmp_path):
+    training = parse_arguments(["base", "--output_dir", str(tmp_path)]).training
+    # Section 5.3, and no clipping or decay, which the paper does not have.
+    adam = (training.adam_beta1, training.adam_beta2, training.adam_epsilon)
+    assert adam == (0.9, 0.98, 1e-9)
+    assert (training.weight_decay, training.max_grad_norm) == (0.0, 0.0)
+    assert (training.warmup_steps, training.max_steps) == (4000, 100000)
+    assert (training.source_tokens, training.target_tokens) == (25000, 25000)  # section 5.1
+
+
+def test_big_is_table_3s_big(tmp_path):
+    model = parse_arguments(["big", "--output_dir", str(tmp_path)]).model
+    wide = {name: model[name] for name in ("d_model", "d_ff", "num_heads", "dropout")}
+    assert wide == {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3}
+
+
+def test_base_and_big_filter_and_average_as_the_paper(tmp_path):
+    # tensor2tensor's filter; section 6.1: the last 5 or 20 checkpoints, 10 minutes apart.
+    for name, averaged in [("base", 5), ("big", 20)]:
+        arguments = parse_arguments([name, "--output_dir", str(tmp_path)])
+        assert arguments.data.max_length == 256
+        assert arguments.training.average_last == averaged
+        assert arguments.training.save_minutes == 10
+
+
+@pytest.mark.parametrize("name", sorted(recipe_names()))
+def test_every_recipe_parses_and_builds_its_model(name, tmp_path):
+    import torch
+
+    arguments = parse_arguments([name, "--output_dir", str(tmp_path)])
+    with torch.device("meta"):
+        model = VaswaniForConditionalGeneration(VaswaniConfig(**arguments.model))
+    assert model.num_parameters() > 0
 
 
 @pytest.mark.parametrize(
