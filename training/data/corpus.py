@@ -15,7 +15,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
-from vaswani_hf.hub.errors import explained
+from vaswani_hf.hub.errors import as_hub_error
 
 from ..settings.fields import DataArguments
 from .corpora import CorpusPlan, plan_corpora, shares
@@ -221,5 +221,5 @@ def _require_dataset(name: str) -> None:
         ) from None
     if HF_HUB_OFFLINE or Path(HF_DATASETS_CACHE, name.replace("/", "___")).is_dir():
         return
-    with explained(f"fetch the dataset {name}", name):
+    with as_hub_error(f"fetch the dataset {name}", name):
         HfApi().dataset_info(name, timeout=_TIMEOUT_SECONDS)
