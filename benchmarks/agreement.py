@@ -12,11 +12,8 @@ table, which is what ours are to it.
 """
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +22,13 @@ from torch import Tensor, nn
 from transformers import MarianMTModel
 from transformers.utils import logging
 
+from benchmarks.report import first_sentences, write_report
 from tests import references
 from vaswani_hf import Translator, VaswaniForConditionalGeneration
 from vaswani_hf.conversion import to_ctranslate2, to_marian, to_onnx
 from vaswani_hf.conversion.fairseq import vaswani_from_fairseq
 from vaswani_hf.conversion.onnx import ENCODER, FIRST_STEP, OnnxModel
 from vaswani_hf.conversion.pytorch import vaswani_from_torch
-from vaswani_hf.text.lines import read_lines
 
 
 ALPHA, NUM_BEAMS, EXTRA = 0.6, 4, 10
@@ -46,10 +43,7 @@ class Task:
         self.folder = folder
         self.model = translator.model
         self.tokenizer = translator.tokenizer
-        lines = [
-            line for _, line in zip(range(num_sentences), read_lines(Path(text)), strict=False)
-        ]
-        self.sources = self.tokenizer(lines)["input_ids"]
+        self.sources = self.tokenizer(first_sentences(text, num_sentences))["input_ids"]
 
     def translate(self, model: VaswaniForConditionalGeneration, **options: Any) -> list[list[int]]:
         """Each sentence alone, beam 4, `</s>` included."""
@@ -394,16 +388,9 @@ def main() -> None:
             for name, check in checks.items()
             if not arguments.only or name in arguments.only
         ]
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "model": {name: getattr(task.model.config, name) for name in SHAPE},
-        "num_beams": NUM_BEAMS,
-        "versions": {name: version(name) for name in PACKAGES},
-        "rows": rows,
-    }
-    path = Path(__file__).parent / "results" / f"{report['date']}-agreement.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"Wrote {path}.")
+    shape = {name: getattr(task.model.config, name) for name in SHAPE}
+    figures = {"model": shape, "num_beams": NUM_BEAMS, "rows": rows}
+    write_report("agreement", figures, packages=PACKAGES)
 
 
 SHAPE = ("d_model", "d_ff", "num_heads", "encoder_layers", "decoder_layers", "vocab_size")

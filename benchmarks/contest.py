@@ -1,18 +1,12 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What the benchmarks of training share: two models of one shape, a batch, the loss, the report.
+"""Ours and the library's Marian of one shape: models, a batch, the loss, the table of a contest.
 
 The peer is `MarianMTModel`: post-norm, sinusoidal positions, tied embeddings, as ours. Its loss is
 label smoothing over its logits as the library's `Seq2SeqTrainer` does it, by `LabelSmoother`; ours
 is the model's own. Both get the same batch, the target shifted already.
 """
 
-import json
-import platform
-import statistics
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +14,7 @@ from torch import Tensor
 from transformers import MarianConfig, MarianMTModel, PreTrainedModel
 from transformers.trainer_pt_utils import LabelSmoother
 
+from benchmarks.report import medians
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
 
 
@@ -34,7 +29,7 @@ def vaswani(config: VaswaniConfig) -> PreTrainedModel:
     return VaswaniForConditionalGeneration(config).train()
 
 
-def marian(config: VaswaniConfig) -> PreTrainedModel:
+def marian(config: VaswaniConfig, *, use_cache: bool = False) -> PreTrainedModel:
     """The library's model of the same shape, in training mode."""
     torch.manual_seed(0)
     shape = {
@@ -53,11 +48,11 @@ def marian(config: VaswaniConfig) -> PreTrainedModel:
         activation_function="relu",
         scale_embedding=True,
         max_position_embeddings=config.max_position_embeddings,
-        pad_token_id=PAD,
-        eos_token_id=2,
-        decoder_start_token_id=PAD,
+        pad_token_id=config.pad_token_id,
+        eos_token_id=config.eos_token_id,
+        decoder_start_token_id=config.decoder_start_token_id,
         forced_eos_token_id=None,
-        use_cache=False,
+        use_cache=use_cache,
     )
     return MarianMTModel(peer).train()
 
@@ -115,69 +110,13 @@ def adam(model: PreTrainedModel) -> torch.optim.Optimizer:
 
 def contest_rows(seconds: Mapping[str, list[float]], tokens: int) -> list[dict[str, Any]]:
     """Median seconds, tokens per second, and the ratio of speeds to the peer's."""
-    peer = statistics.median(seconds[PEER])
+    times = medians(seconds)
     return [
         {
             "model": name,
-            "median_seconds": round(statistics.median(times), 4),
-            "target_tokens_per_second": round(tokens / statistics.median(times), 1),
-            "times_marian": round(peer / statistics.median(times), 3),
+            "median_seconds": round(median, 4),
+            "target_tokens_per_second": round(tokens / median, 1),
+            "times_marian": round(times[PEER] / median, 3),
         }
-        for name, times in seconds.items()
+        for name, median in times.items()
     ]
-
-
-def write_report(name: str, figures: Mapping[str, Any], folder: Path | None = None) -> Path:
-    """Put figures, date, versions and machine into a dated file of `results/`, or of `folder`."""
-    date = datetime.now(UTC).date().isoformat()
-    machine = platform.machine()
-    if torch.cuda.is_available():
-        machine = torch.cuda.get_device_name()
-    report = {
-        "date": date,
-        "machine": machine,
-        "threads": torch.get_num_threads(),
-        "versions": {package: version(package) for package in ("torch", "transformers")},
-        **figures,
-    }
-    path = (folder or Path(__file__).parent / "results") / f"{date}-{name}.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return path
-
-
-def print_table(rows: list[dict[str, Any]]) -> None:
-    """Rows of like keys, in columns."""
-    cells = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
-
-
-# Memory: on a GPU what torch has allocated. On a CPU what is resident, by Linux's own account, in a
-# process that maps every larger tensor by itself, so that what is freed is resident no longer.
-EXACT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
-
-
-def start_peak() -> int:
-    """Forget the peak so far; bytes in use now."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-    Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
-    return _resident("VmRSS")
-
-
-def peak_bytes() -> int:
-    """The most bytes in use since `start_peak`."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated()
-    return _resident("VmHWM")
-
-
-def _resident(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return 1024 * int(line.split()[1])
-    raise ValueError(f"/proc/self/status has no {field}; this measurement needs Linux or a GPU.")

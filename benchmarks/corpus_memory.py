@@ -19,6 +19,8 @@ import threading
 import time
 from pathlib import Path
 
+from benchmarks.memory import status_bytes
+
 
 NUM_BATCHES = 50
 SAMPLE_PAIRS = 100_000  # teach the vocabulary both times, so that the rest can be compared
@@ -84,7 +86,7 @@ def measure(way: str, folder: Path) -> dict[str, float]:
     from training.settings.fields import DataArguments, VaswaniTrainingArguments
     from vaswani_hf import train_tokenizer
 
-    imported = peak.resident_bytes()
+    imported = status_bytes("VmRSS")
     data = DataArguments(
         train_source=[str(folder / "text.source")],
         train_target=[str(folder / "text.target")],
@@ -126,13 +128,13 @@ def measure(way: str, folder: Path) -> dict[str, float]:
         **seconds,  # each from the start of reading
         "pairs_in_fifty_batches": sum(sizes),
         "imported_bytes": imported,
-        "peak_resident_bytes": peak.most_resident_bytes(),  # with pages of mapped files
+        "peak_resident_bytes": status_bytes("VmHWM"),  # with pages of mapped files
         "peak_anonymous_bytes": peak.anonymous_bytes,  # without: what the system cannot drop
     }
 
 
 class Peak:
-    """The most memory that this process had, from Linux's own account of it."""
+    """The most anonymous memory that this process had, asked of Linux again and again."""
 
     def __init__(self) -> None:
         self.anonymous_bytes = 0
@@ -140,21 +142,8 @@ class Peak:
 
     def _watch(self) -> None:
         while True:
-            self.anonymous_bytes = max(self.anonymous_bytes, self._field("RssAnon"))
+            self.anonymous_bytes = max(self.anonymous_bytes, status_bytes("RssAnon"))
             time.sleep(0.02)
-
-    def resident_bytes(self) -> int:
-        return self._field("VmRSS")
-
-    def most_resident_bytes(self) -> int:
-        return self._field("VmHWM")
-
-    @staticmethod
-    def _field(name: str) -> int:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return 1024 * int(line.split()[1])
-        raise ValueError(f"/proc/self/status has no {name}.")
 
 
 if __name__ == "__main__":

@@ -23,17 +23,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.contest import (
-    EXACT_MEMORY,
-    adam,
-    draw_batch,
-    peak_bytes,
-    print_table,
-    smoothed_loss,
-    start_peak,
-    vaswani,
-    write_report,
-)
+from benchmarks.contest import adam, draw_batch, smoothed_loss, vaswani
+from benchmarks.memory import EXACT_MEMORY, peak_bytes, start_peak
+from benchmarks.report import print_table, write_report
 from vaswani_hf import VaswaniConfig
 from vaswani_hf.pictures.drawing import COLOURS, save_picture
 
@@ -78,7 +70,7 @@ def main() -> None:
     figures = {"options": shape, "stacks": stacks, "steps": steps}
     path = write_report("cost_by_size", figures, options.results)
     draw(stacks, steps, path.with_suffix(".svg"))
-    print(f"Wrote {path} and {path.with_suffix('.svg')}.")
+    print(f"Wrote {path.with_suffix('.svg')}.")
 
 
 def config_of(width: int, options: argparse.Namespace) -> VaswaniConfig:

@@ -10,23 +10,17 @@ speeds to Marian's; and how many translations equal ours by n^alpha: speed must 
 """
 
 import argparse
-import gc
-import json
-import platform
-import statistics
 import tempfile
-import time
-from datetime import UTC, datetime
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers.utils import logging
 
+from benchmarks.report import first_sentences, medians, print_table, time_in_turn, write_report
 from vaswani_hf import Translator
 from vaswani_hf.conversion import to_ctranslate2, to_marian
-from vaswani_hf.text.lines import read_lines
 from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
 
@@ -64,50 +58,27 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(arguments.threads)
-    lines = read_lines(Path(arguments.text))
-    sentences = [line for _, line in zip(range(arguments.sentences), lines, strict=False)]
-    seconds: dict[str, list[float]] = {}
-    translations: dict[str, list[str]] = {}
+    sentences = first_sentences(arguments.text, arguments.sentences)
     with tempfile.TemporaryDirectory() as work:
         options = {"num_beams": 4, "length_penalty": 0.6}
-        contestants = engines(arguments.folder, Path(work), arguments.threads, options)
-        for translator in contestants.values():
+        translators = engines(arguments.folder, Path(work), arguments.threads, options)
+        for translator in translators.values():
             translator(sentences[:64])  # warm
-        for number in range(arguments.rounds):
-            for name, translator in contestants.items():
-                gc.collect()
-                begun = time.perf_counter()
-                translations[name] = translator(sentences)
-                seconds.setdefault(name, []).append(time.perf_counter() - begun)
-            rounds = {name: round(times[-1], 2) for name, times in seconds.items()}
-            print(f"round {number + 1}: {rounds}", flush=True)
-    peer = statistics.median(seconds[PEER])
+        calls = {name: partial(engine, sentences) for name, engine in translators.items()}
+        seconds, translations = time_in_turn(calls, arguments.rounds)
+    times = medians(seconds)
     rows = [
         {
             "engine": name,
-            "median_seconds": round(statistics.median(times), 2),
-            "times_marian": round(peer / statistics.median(times), 2),
-            "same_as_ours_by_power": sum(
-                ours == theirs
-                for ours, theirs in zip(translations[POWER], translations[name], strict=True)
-            ),
+            "median_seconds": round(median, 2),
+            "times_marian": round(times[PEER] / median, 2),
+            "same_as_ours_by_power": sum(map(str.__eq__, translations[POWER], translations[name])),
         }
-        for name, times in seconds.items()
+        for name, median in times.items()
     ]
-    for figures in rows:
-        print(figures)
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "sentences": len(sentences),
-        "threads": arguments.threads,
-        "machine": platform.machine(),
-        "versions": {name: version(name) for name in ("torch", "transformers", "ctranslate2")},
-        "rounds": seconds,
-        "rows": rows,
-    }
-    path = Path(__file__).parent / "results" / f"{report['date']}-engines.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"Wrote {path}.")
+    print_table(rows)
+    figures = {"sentences": len(sentences), "rounds": seconds, "rows": rows}
+    write_report("engines", figures, packages=("torch", "transformers", "ctranslate2"))
 
 
 if __name__ == "__main__":

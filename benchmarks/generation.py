@@ -11,23 +11,17 @@ tokens a second (one translation a sentence counts), and the ratio of speeds to 
 """
 
 import argparse
-import gc
-import json
-import platform
-import statistics
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import MarianConfig, MarianMTModel, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+from benchmarks.contest import FIRST_PIECE, marian, vaswani
+from benchmarks.report import medians, print_table, time_in_turn, write_report
+from vaswani_hf import VaswaniConfig
 
 
 BEAM = {"num_beams": 4, "length_penalty": 0.6, "early_stopping": "never"}
@@ -36,32 +30,15 @@ MARIAN_BEAM, MARIAN_GREEDY = "Marian, beam 4", "Marian, greedy"
 TINY = {"vocab_size": 200, "d_model": 32, "d_ff": 64, "num_heads": 2}
 
 
-def peers(config: VaswaniConfig) -> tuple[VaswaniForConditionalGeneration, MarianMTModel]:
+def peers(config: VaswaniConfig) -> tuple[PreTrainedModel, PreTrainedModel]:
     """A model of ours and a Marian of the same shape, each with random weights of its own."""
-    torch.manual_seed(0)
-    same = {
-        name: getattr(config, name)
-        for name in ("vocab_size", "d_model", "encoder_layers", "decoder_layers", "pad_token_id")
-    }
-    marian = MarianConfig(
-        **same,
-        encoder_ffn_dim=config.d_ff,
-        decoder_ffn_dim=config.d_ff,
-        encoder_attention_heads=config.num_heads,
-        decoder_attention_heads=config.num_heads,
-        activation_function="relu",
-        scale_embedding=True,
-        eos_token_id=config.eos_token_id,
-        decoder_start_token_id=config.decoder_start_token_id,
-        forced_eos_token_id=None,
-    )
-    return VaswaniForConditionalGeneration(config).eval(), MarianMTModel(marian).eval()
+    return vaswani(config).eval(), marian(config, use_cache=True).eval()
 
 
 def draw_sources(config: VaswaniConfig, sentences: int, tokens: int) -> Tensor:
     """Source ids `(sentences, tokens)`, none of them special."""
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(3, config.vocab_size, (sentences, tokens), generator=generator)
+    return torch.randint(FIRST_PIECE, config.vocab_size, (sentences, tokens), generator=generator)
 
 
 def generator(model: PreTrainedModel, source: Tensor, tokens: int, **plan: Any) -> Callable:
@@ -77,30 +54,12 @@ def generator(model: PreTrainedModel, source: Tensor, tokens: int, **plan: Any) 
     return call
 
 
-def measure(calls: dict[str, Callable], rounds: int, wait: Callable) -> dict[str, list[float]]:
-    """Seconds of each call, in turn, round after round; `wait` returns when the device is idle."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()  # warm
-    for number in range(rounds):
-        for name, call in calls.items():
-            gc.collect()
-            wait()
-            begun = time.perf_counter()
-            call()
-            wait()
-            seconds[name].append(time.perf_counter() - begun)
-        last = {name: round(times[-1], 3) for name, times in seconds.items()}
-        print(f"round {number + 1}: {last}", flush=True)
-    return seconds
-
-
 def table(seconds: dict[str, list[float]], num_tokens: int) -> list[dict[str, Any]]:
     """A row for each call: median, speed and ratio to the Marian that searches as it does."""
-    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    times = medians(seconds)
     rows = []
-    for name, median in medians.items():
-        peer = medians[MARIAN_GREEDY if "greedy" in name else MARIAN_BEAM]
+    for name, median in times.items():
+        peer = times[MARIAN_GREEDY if "greedy" in name else MARIAN_BEAM]
         rows.append(
             {
                 "call": name,
@@ -109,21 +68,8 @@ def table(seconds: dict[str, list[float]], num_tokens: int) -> list[dict[str, An
                 "times_marian": round(peer / median, 2),
             }
         )
-        print(rows[-1])
+    print_table(rows)
     return rows
-
-
-def write(name: str, report: dict[str, Any], *packages: str) -> None:
-    """Put a report into `results/`, with the date, the machine and the versions of packages."""
-    date = datetime.now(UTC).date().isoformat()
-    about = {
-        "date": date,
-        "machine": platform.machine(),
-        "versions": {package: version(package) for package in ("torch", "transformers", *packages)},
-    }
-    path = Path(__file__).parent / "results" / f"{date}-{name}.json"
-    path.write_text(json.dumps(about | report, indent=1) + "\n", encoding="utf-8")
-    print(f"Wrote {path}.")
 
 
 def main() -> None:
@@ -139,26 +85,29 @@ def main() -> None:
     logging.set_verbosity_error()
     torch.set_num_threads(arguments.threads)
     config = VaswaniConfig(**TINY if arguments.tiny else {})
-    ours, marian = peers(config)
+    ours, peer = peers(config)
     source = draw_sources(config, arguments.sentences, arguments.tokens)
 
     def call(model: PreTrainedModel, plan: dict[str, Any], **more: Any) -> Callable:
         return generator(model, source, arguments.tokens, **plan, **more)
 
     calls = {
-        MARIAN_BEAM: call(marian, BEAM),
+        MARIAN_BEAM: call(peer, BEAM),
         "vaswani_hf, beam 4": call(ours, BEAM, length_penalty_type="wu"),
         "vaswani_hf, beam 4, n^alpha": call(ours, BEAM, length_penalty_type="power"),
-        MARIAN_GREEDY: call(marian, GREEDY),
+        MARIAN_GREEDY: call(peer, GREEDY),
         "vaswani_hf, greedy": call(ours, GREEDY),
     }
     calls = {
         name: call for name, call in calls.items() if "Marian" in name or arguments.only in name
     }
-    seconds = measure(calls, arguments.rounds, lambda: None)
+    for generate in calls.values():
+        generate()  # warm
+    seconds, _ = time_in_turn(calls, arguments.rounds)
     rows = table(seconds, arguments.sentences * arguments.tokens)
     if not arguments.tiny:
-        write("generation", {"arguments": vars(arguments), "rounds": seconds, "rows": rows})
+        figures = {"arguments": vars(arguments), "rounds": seconds, "rows": rows}
+        write_report("generation", figures)
 
 
 if __name__ == "__main__":

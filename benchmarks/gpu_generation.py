@@ -28,11 +28,10 @@ from benchmarks.generation import (
     TINY,
     draw_sources,
     generator,
-    measure,
     peers,
     table,
-    write,
 )
+from benchmarks.report import time_in_turn, write_report
 from vaswani_hf import VaswaniConfig
 
 
@@ -103,12 +102,11 @@ def main() -> None:
         wait()
         first_seconds[name] = round(time.perf_counter() - begun, 2)
         print(f"first call of {name}: {first_seconds[name]} s", flush=True)
-    seconds = measure(calls, arguments.rounds, wait)
+    seconds, _ = time_in_turn(calls, arguments.rounds, wait)
     rows = table(seconds, arguments.sentences * arguments.tokens)
     if not arguments.tiny:
-        report = {"device": torch.cuda.get_device_name(), "arguments": vars(arguments)}
-        report |= {"first_seconds": first_seconds, "rounds": seconds, "rows": rows}
-        write("gpu_generation", report)
+        figures = {"arguments": vars(arguments), "first_seconds": first_seconds}
+        write_report("gpu_generation", figures | {"rounds": seconds, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -30,10 +30,9 @@ from benchmarks.contest import (
     adam,
     draw_batch,
     num_target_tokens,
-    print_table,
     smoothed_loss,
-    write_report,
 )
+from benchmarks.report import print_table, write_report
 from training.outcome.cost import Shapes, training_flops
 from vaswani_hf import VaswaniConfig
 
@@ -70,7 +69,7 @@ def main() -> None:
     figures = {"options": shape, "device": device, "rows": rows}
     figures["peak_tflops"] = options.peak_tflops or peak_tflops(device)
     figures["peak_tflops_of_published"] = PEAK_TFLOPS["A100"]
-    print(f"Wrote {write_report('gpu_training', figures, options.results)}.")
+    write_report("gpu_training", figures, options.results)
 
 
 def contest(size: str, device: str, options: argparse.Namespace) -> list[dict[str, Any]]:

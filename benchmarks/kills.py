@@ -17,8 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ import psutil
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.report import write_report
 from training.loop.saving import UNFINISHED
 from training.outcome.results import current_commit
 
@@ -71,11 +70,9 @@ def main(argv: list[str]) -> None:
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="kills_") as folder:
         report = measure(Path(folder), options)
-    text = json.dumps(report, indent=1) + "\n"
-    name = f"{report['date']}-kills_{options.processes}.json"
-    path = Path(__file__).parent / "results" / name
-    path.write_text(text, encoding="utf-8")
-    print(text + f"Wrote {path}.")
+    packages = ("torch", "transformers", "accelerate")
+    path = write_report(f"kills_{options.processes}", report, packages=packages)
+    print(path.read_text(encoding="utf-8"))
     sys.exit(0 if report["is_identical"] else 1)
 
 
@@ -93,7 +90,6 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     run_to_the_end(folder, "killed", options)
     differences = compare(folder / "whole", folder / "killed", options)
     return {
-        "date": datetime.now(UTC).date().isoformat(),
         "commit": current_commit(),
         "processes": options.processes,
         "updates": options.max_steps,
@@ -107,7 +103,6 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "undisturbed_seconds": round(undisturbed_seconds, 1),
         "seconds": round(time.monotonic() - begun, 1),
         "cpu_cores": os.cpu_count(),
-        "versions": {name: version(name) for name in ("torch", "transformers", "accelerate")},
         "each": kills,
     }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.contest import print_table, write_report
+from benchmarks.report import print_table, write_report
 from training.data.collating import PairCollator
 from training.data.corpus import load_corpus
 from training.data.encoding import encode_pairs
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> None:
         "loader_milliseconds": round(1000 * loader_seconds / len(tokens), 2),
     }
     print_table([row])
-    print(f"Wrote {write_report(f'loader_wait_{name}', {'rows': [row]})}.")
+    write_report(f"loader_wait_{name}", {"rows": [row]})
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ of the last five checkpoints until then, beam 4. A finished training is scored w
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 from transformers import AutoTokenizer
 
+from benchmarks.report import write_report
 from training.loop.checkpoints import checkpoints
 from training.outcome.averaging import average_checkpoints
 from training.outcome.metrics import SacreBleu
@@ -53,15 +53,7 @@ def main(argv: list[str]) -> None:
         for name, value in results["chosen"].items()
     }  # names of files, not where this machine has them
     curve = log_history(output)
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "quarters": rows,
-        "curve": curve,
-        "results": results,
-    }
-    path = Path(__file__).parent / "results" / f"{report['date']}-multi30k_small.json"
-    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"Wrote {path}.")
+    write_report("multi30k_small", {"quarters": rows, "curve": curve, "results": results})
 
 
 def log_history(output: Path) -> list[dict[str, float]]:

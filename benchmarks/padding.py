@@ -6,15 +6,14 @@ DATA (`train.en.gz`, `train.de.gz`; 8,000 joint pieces), by the order that the p
 the trainer's cuts; and how many shapes batches have, by `pad_to_multiple_of`.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.report import write_report
 from training.data.batching import TokenBatchSampler, by_longer_side, pack
 from training.settings.budget import TokenBudget
 from training.settings.fields import VaswaniTrainingArguments
@@ -98,10 +97,7 @@ def main(argv: list[str]) -> None:
                     | shapes(source, target, budget, multiple)
                 )
                 print(rows[-1], flush=True)
-    report = {"date": datetime.now(UTC).date().isoformat(), "pieces": PIECES, "rows": rows}
-    path = Path(__file__).parent / "results" / f"{report['date']}-padding.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"Wrote {path}.")
+    write_report("padding", {"pieces": PIECES, "rows": rows})
 
 
 def padding(batches: list[list[int]], source: np.ndarray, target: np.ndarray) -> dict[str, object]:

@@ -12,11 +12,12 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
 from itertools import pairwise
 from operator import mul
 from pathlib import Path
 from typing import Any
+
+from benchmarks.report import write_report
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,16 +59,8 @@ def main(argv: list[str]) -> None:
             subprocess.run(command, cwd=ROOT, env=environment, check=True)
         runs[processes] = measured(output)
         print(processes, json.dumps(runs[processes]["scores"], indent=1), flush=True)
-    report = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "recipe": RECIPE,
-        "fields": [*FIELDS, *fields],
-        "minutes": options.minutes,
-        "runs": runs,
-    }
-    path = Path(__file__).parent / "results" / f"{report['date']}-tatoeba.json"
-    path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"Wrote {path}.")
+    figures = {"recipe": RECIPE, "fields": [*FIELDS, *fields]}
+    write_report("tatoeba", figures | {"minutes": options.minutes, "runs": runs})
 
 
 def measured(output: Path) -> dict[str, Any]:

@@ -24,19 +24,16 @@ from typing import Any
 import torch
 
 from benchmarks.contest import (
-    EXACT_MEMORY,
     MODELS,
     OURS,
     PEER,
     adam,
     draw_batch,
     num_target_tokens,
-    peak_bytes,
-    print_table,
     smoothed_loss,
-    start_peak,
-    write_report,
 )
+from benchmarks.memory import EXACT_MEMORY, peak_bytes, start_peak
+from benchmarks.report import print_table, write_report
 from vaswani_hf import VaswaniConfig
 
 
@@ -69,7 +66,7 @@ def main() -> None:
     print_table(rows)
     shape = ("d_model", "layers", "padding_share", "device")
     figures = {"options": {name: getattr(options, name) for name in shape}, "rows": rows}
-    print(f"Wrote {write_report('training_memory', figures, options.results)}.")
+    write_report("training_memory", figures, options.results)
 
 
 def in_own_process(name: str, vocab_size: int, tokens: int, options: argparse.Namespace) -> int:

@@ -22,10 +22,9 @@ from benchmarks.contest import (
     contest_rows,
     draw_batch,
     num_target_tokens,
-    print_table,
     smoothed_loss,
-    write_report,
 )
+from benchmarks.report import print_table, write_report
 from vaswani_hf import VaswaniConfig
 
 
@@ -105,12 +104,8 @@ def main() -> None:
             row[f"{part}_seconds"] = round(times[len(times) // 2], 4)
     print_table(rows)
     shape = {name: value for name, value in vars(options).items() if name != "results"}
-    path = write_report(
-        "training_step",
-        {"options": shape, "target_tokens": tokens, "rounds": seconds, "rows": rows},
-        options.results,
-    )
-    print(f"Wrote {path}.")
+    figures = {"options": shape, "target_tokens": tokens, "rounds": seconds, "rows": rows}
+    write_report("training_step", figures, options.results)
 
 
 if __name__ == "__main__":

@@ -11,22 +11,18 @@ they come; and once more over our sorted batches, which tells the model from the
 """
 
 import argparse
-import gc
-import itertools
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from transformers import AutoTokenizer, MarianMTModel
 from transformers.utils import logging
 
-from benchmarks.generation import write
+from benchmarks.report import first_sentences, medians, print_table, time_in_turn, write_report
 from vaswani_hf import Translator
 from vaswani_hf.conversion import to_ctranslate2, to_marian
-from vaswani_hf.text.lines import read_lines
 from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
 
@@ -85,36 +81,26 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.set_num_threads(arguments.threads)
-    sentences = list(itertools.islice(read_lines(Path(arguments.text)), arguments.sentences))
-    seconds: dict[str, list[float]] = {}
-    translations: dict[str, list[str]] = {}
+    sentences = first_sentences(arguments.text, arguments.sentences)
     with tempfile.TemporaryDirectory() as work:
-        contestants = ways(arguments.folder, Path(work), arguments.threads)
-        for translate in contestants.values():
+        translators = ways(arguments.folder, Path(work), arguments.threads)
+        for translate in translators.values():
             translate(sentences[:64])  # warm
-        for number in range(arguments.rounds):
-            for name, translate in contestants.items():
-                gc.collect()
-                begun = time.perf_counter()
-                translations[name] = translate(sentences)
-                seconds.setdefault(name, []).append(time.perf_counter() - begun)
-            last = {name: round(times[-1], 2) for name, times in seconds.items()}
-            print(f"round {number + 1}: {last}", flush=True)
-    peer = statistics.median(seconds[PEER])
-    rows = []
-    for name, times in seconds.items():
-        same = map(str.__eq__, translations[PEER], translations[name])
-        rows.append(
-            {
-                "way": name,
-                "median_seconds": round(statistics.median(times), 2),
-                "times_documented": round(peer / statistics.median(times), 2),
-                "same_translations": sum(same),
-            }
-        )
-        print(rows[-1])
-    report = {"sentences": len(sentences), "threads": arguments.threads}
-    write("translate", report | {"rounds": seconds, "rows": rows}, "ctranslate2")
+        calls = {name: partial(way, sentences) for name, way in translators.items()}
+        seconds, translations = time_in_turn(calls, arguments.rounds)
+    times = medians(seconds)
+    rows = [
+        {
+            "way": name,
+            "median_seconds": round(median, 2),
+            "times_documented": round(times[PEER] / median, 2),
+            "same_translations": sum(map(str.__eq__, translations[PEER], translations[name])),
+        }
+        for name, median in times.items()
+    ]
+    print_table(rows)
+    figures = {"sentences": len(sentences), "rounds": seconds, "rows": rows}
+    write_report("translate", figures, packages=("torch", "transformers", "ctranslate2"))
 
 
 if __name__ == "__main__":

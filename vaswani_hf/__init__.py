@@ -19,7 +19,8 @@ from .translation.translator import Translator
 
 __version__ = "0.1.0"
 
-# `vaswani_hf.plotting` is the name under which code may know the pictures.
+# The older name of `pictures`, for code that imports it.
+plotting = pictures
 sys.modules[f"{__name__}.plotting"] = pictures
 
 AutoConfig.register(VaswaniConfig.model_type, VaswaniConfig)

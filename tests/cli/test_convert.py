@@ -4,7 +4,6 @@ import pickle
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -43,25 +42,16 @@ def test_marian_and_back(folder, tmp_path, capfd, caplog):
     assert translations(tmp_path / "back") == ["a b c", "h g f e"]
 
 
-def test_ctranslate2_translates_what_convert_wrote(folder, tmp_path):
+def test_ctranslate2_translates_what_convert_wrote(folder, tmp_path, capfd):
     pytest.importorskip("ctranslate2")
-    command = [sys.executable, "-m", "vaswani_hf.cli"]
-    subprocess.run(
-        [
-            *(*command, "convert", str(folder), str(tmp_path / "int8")),
-            *("--to", "ctranslate2", "--quantization", "int8"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    done = subprocess.run(
-        [*command, "translate", "--engine", "ctranslate2", "--model", str(tmp_path / "int8")],
-        input="a b c\n\nh g f e\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "a b c\n\nh g f e\n"
+    target = tmp_path / "int8"
+    options = ["--to", "ctranslate2", "--quantization", "int8"]
+    assert main(["convert", str(folder), str(target), *options]) == 0
+    (tmp_path / "text").write_text("a b c\n\nh g f e\n")
+    capfd.readouterr()
+    command = ["translate", "--engine", "ctranslate2", "--model", str(target)]
+    assert main([*command, str(tmp_path / "text")]) == 0
+    assert capfd.readouterr().out == "a b c\n\nh g f e\n"
 
 
 def test_a_state_dict_with_what_it_does_not_say(tmp_path, capfd, caplog):

@@ -524,7 +524,7 @@ def test_all_foreign_classes_are_named_with_a_way_out(
 
 def test_a_file_that_is_no_checkpoint_is_refused(archive: Path, tmp_path: Path) -> None:
     (archive / "model.pt").write_text("version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(ValueError, match=r"model\.pt is no checkpoint that torch\.load reads"):
+    with pytest.raises(ValueError, match=r"model\.pt is not a checkpoint that torch\.load reads"):
         from_fairseq(archive, tmp_path / "new")
 
 
@@ -542,7 +542,7 @@ def test_a_folder_with_several_checkpoints_must_say_which(archive: Path, tmp_pat
 
 def test_a_missing_dictionary_is_named(archive: Path, tmp_path: Path) -> None:
     (archive / "dict.en.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"dict\.en\.txt is not there; give target_dict"):
+    with pytest.raises(FileNotFoundError, match=r"dict\.en\.txt does not exist; give target_dict"):
         from_fairseq(archive, tmp_path / "new")
 
 
@@ -570,7 +570,7 @@ def test_one_dictionary_named_serves_both_sides(archive: Path, tmp_path: Path) -
     [
         ("word", r"dict\.de\.txt, line 2 must be PIECE COUNT, got 'word'"),
         ("word many", r"dict\.de\.txt, line 2 must be PIECE COUNT, got 'word many'"),
-        ("one 5", r"dict\.de\.txt, line 2: 'one' is there already"),
+        ("one 5", r"dict\.de\.txt, line 2: 'one' occurs twice"),
     ],
 )
 def test_a_line_that_is_no_entry_of_a_dictionary_is_refused(
@@ -585,7 +585,7 @@ def test_text_cut_by_sentencepiece_is_refused_unless_it_comes_cut(
     archive: Path, checkpoint: dict[str, Any], tmp_path: Path
 ) -> None:
     (archive / "sentencepiece.bpe.model").write_bytes(b"")
-    message = r"sentencepiece\.bpe\.model cuts its text.*is_segmented=True"
+    message = r"sentencepiece\.bpe\.model segments the text.*is_segmented=True"
     assert_refused(checkpoint, archive, message)
     from_fairseq(archive, tmp_path / "new", is_segmented=True)
     assert (tmp_path / "new" / "tokenizer.json").is_file()
@@ -768,8 +768,8 @@ def test_merges_are_split_at_spaces_only_and_the_first_of_two_counts(tmp_path: P
         ("#version: 0.2\nab\n", r"bpecodes, line 2 must be two pieces, got"),
         ("a b 9\nab c\n", r"bpecodes, line 2 must be two pieces and a count, got 'ab c'"),
         ("a b 9\nab c d\n", r"bpecodes, line 2 must be two pieces and a count, got 'ab c d'"),
-        ("#version: 0.3\na b\n", r"bpecodes is of version 0\.3 of subword-nmt, not 0\.1 or 0\.2"),
-        ("#version: 0.2\n", r"bpecodes has no codes"),
+        ("#version: 0.3\na b\n", r"must be of version 0\.1 or 0\.2 of subword-nmt, got 0\.3"),
+        ("#version: 0.2\n", r"bpecodes holds no codes"),
         ("#version: 0.2\n< s\n<s >\n", r"make '<s>', which is a special piece"),
     ],
 )
@@ -783,7 +783,7 @@ def test_codes_that_are_none_are_refused(tmp_path: Path, codes: str, message: st
 def test_a_piece_that_would_be_called_as_a_special_one_is_refused(tmp_path: Path) -> None:
     pieces = (*pieces_of(WORDS), "<s>@@")
     write_archive(tmp_path / "archive", pieces, codes_of(MERGES))
-    with pytest.raises(ValueError, match="'<s>@@' cannot be told from '<s>'"):
+    with pytest.raises(ValueError, match="'<s>@@' would get the name of another piece, '<s>'"):
         from_fairseq(tmp_path / "archive", tmp_path / "new")
 
 

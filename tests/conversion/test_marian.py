@@ -672,7 +672,7 @@ def test_a_folder_without_a_weight_is_refused(convert, marian_folder, vaswani_fo
     tensors = load_file(folder / "model.safetensors")
     del tensors[name]
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    refuse(convert, folder, tmp_path, f"1 difference[^$]*{name} is missing")
+    refuse(convert, folder, tmp_path, rf"{re.escape(name)} (\(.*\) )?is missing")
 
 
 @pytest.mark.parametrize("convert", [from_marian, to_marian])

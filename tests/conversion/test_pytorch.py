@@ -556,7 +556,7 @@ def learned_of_lengths(source: int, target: int) -> dict[str, Tensor]:
         (
             lambda: Translation().transformer.state_dict(),
             {},
-            r"it has the stacks alone: there is no matrix \(V, 24\) .* source_embedding, target_",
+            r"holds only the stacks: no matrix \(V, 24\) embeds .* source_embedding, target_",
         ),
         (
             lambda: edited(drop("src_tok_emb.embedding.weight", "generator.weight")),
@@ -675,13 +675,13 @@ class Trained:
         (
             "m.pt",
             lambda path: torch.save({"model": Translation().state_dict(), "x": Trained()}, path),
-            "cannot be read as tensors alone",
+            "is damaged or holds Python objects",
         ),
-        ("m.pt", lambda path: path.write_bytes(b"nothing"), "cannot be read as tensors alone"),
+        ("m.pt", lambda path: path.write_bytes(b"nothing"), "is damaged or holds Python objects"),
         ("m.pt", lambda path: torch.save({"epoch": 3}, path), "at its top or under .*only epoch"),
         ("m.pt", lambda path: torch.save([torch.ones(2)], path), "must hold a state dict"),
         ("m.npz", lambda path: path.write_bytes(b""), "must end in .safetensors, .pt"),
-        ("m.safetensors", lambda path: path.write_bytes(b"x"), "is no safetensors file"),
+        ("m.safetensors", lambda path: path.write_bytes(b"x"), "is not a safetensors file"),
         (
             "m.safetensors",
             lambda path: save_file(annotated_transformer(), path),

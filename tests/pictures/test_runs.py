@@ -1,14 +1,9 @@
 import json
-import math
 import sys
 
 import pytest
 
-from vaswani_hf.cli import main
-from vaswani_hf.pictures.drawing import save_picture
-from vaswani_hf.pictures.positions import plot_positions
 from vaswani_hf.pictures.runs import plot_training, read_log
-from vaswani_hf.pictures.schedule import plot_learning_rate
 
 
 pytest.importorskip("matplotlib")
@@ -105,13 +100,6 @@ def test_one_run_needs_no_legend_but_its_name(tmp_path):
     assert figure.get_suptitle() == "multi30k"
 
 
-def test_a_perplexity_that_falls_far_is_drawn_by_its_logarithm(tmp_path):
-    far = finished(tmp_path / "far", log(validation=[(15, 900.0, 1.0), (30, 9.0, 2.0)]))
-    near = finished(tmp_path / "near", log(validation=[(15, 12.0, 1.0), (30, 9.0, 2.0)]))
-    scales = [plot_training(folder).axes[1].get_yscale() for folder in (far, near)]
-    assert scales == ["log", "linear"]
-
-
 def test_a_run_that_goes_on_is_read_from_its_newest_checkpoint(tmp_path):
     checkpoint(tmp_path, 20, log()[:2])
     checkpoint(tmp_path, 100, log())
@@ -145,12 +133,6 @@ def test_a_damaged_log_is_told_by_its_name(tmp_path, content):
         plot_training(tmp_path)
 
 
-def test_a_missing_matplotlib_is_told_with_its_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r'pip install "vaswani-hf\[plot\]"'):
-        plot_training(finished(tmp_path / "a", log()))
-
-
 def test_a_folder_without_a_run_is_refused_by_name(tmp_path):
     message = f"{tmp_path} holds no run: there is neither log_history.json nor a checkpoint"
     with pytest.raises(ValueError, match=message):
@@ -170,55 +152,3 @@ def test_a_missing_matplotlib_is_named_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r'pip install "vaswani-hf\[plot\]"'):
         plot_training(folder)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("PDF", b"%PDF")]
-)
-def test_the_command_writes_the_format_of_the_suffix(tmp_path, capsys, suffix, start):
-    folder = finished(tmp_path / "a", log())
-    picture = tmp_path / f"picture.{suffix}"
-    assert main(["plot", str(folder), "-o", str(picture)]) == 0
-    assert picture.read_bytes().startswith(start)
-    assert capsys.readouterr().out == f"{picture}\n"
-
-
-def test_the_command_refuses_an_unknown_suffix_before_it_reads(tmp_path, capsys):
-    assert main(["plot", str(tmp_path), "-o", str(tmp_path / "picture.gif")]) == 1
-    error = capsys.readouterr().err
-    assert "picture.gif: a picture's name ends in .png, .svg, .pdf." in error
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_command_says_in_a_line_what_is_wrong_with_a_folder(tmp_path, capsys):
-    assert main(["plot", str(tmp_path), "-o", str(tmp_path / "picture.png")]) == 1
-    assert "holds no run" in capsys.readouterr().err
-
-
-def test_the_learning_rate_peaks_at_the_warm_up_and_halves_in_four_times_as_many_updates():
-    (axes,) = plot_learning_rate(512, 1024, num_updates=16_000).axes
-    base, big = (dict(zip(*line.get_data(), strict=True)) for line in axes.lines)
-    # By hand, from equation 3: (512 * 4000)^-0.5.
-    assert max(base, key=base.get) == 4000
-    assert base[4000] == pytest.approx(1 / math.sqrt(2_048_000))
-    assert base[16_000] == pytest.approx(base[4000] / 2)
-    assert base[1] == pytest.approx(base[4000] / 4000)
-    assert big[4000] == pytest.approx(base[4000] / math.sqrt(2))
-
-
-def test_a_warm_up_of_no_updates_is_refused():
-    with pytest.raises(ValueError, match=r"warmup_steps=\[4000, 0\]"):
-        plot_learning_rate(512, warmup_steps=(4000, 0))
-
-
-def test_positions_are_drawn_as_section_3_5_has_them(tmp_path):
-    figure = plot_positions(d_model=8, num_positions=5)
-    sines, cosines = (axes.images[0].get_array() for axes in figure.axes[:2])
-    for position in range(5):
-        for i in range(4):
-            angle = position / 10000 ** (2 * i / 8)
-            assert sines[position, i] == pytest.approx(math.sin(angle), abs=1e-6)
-            assert cosines[position, i] == pytest.approx(math.cos(angle), abs=1e-6)
-    save_picture(figure, tmp_path / "positions.png")
-    with pytest.raises(ValueError, match=r"d_model must be even.*d_model=7"):
-        plot_positions(d_model=7)

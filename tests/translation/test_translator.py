@@ -168,7 +168,7 @@ def test_a_folder_of_the_other_engine_is_told_apart(loud_folder, tmp_path):
     (tmp_path / "model.bin").touch()
     with pytest.raises(ValueError, match=r"CTranslate2Translator.*--engine ctranslate2"):
         Translator.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"no folder of CTranslate2.*--engine transformers"):
+    with pytest.raises(ValueError, match=r"is not a folder of CTranslate2.*--engine transformers"):
         CTranslate2Translator.from_pretrained(loud_folder)
 
 

@@ -11,7 +11,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
-from vaswani_hf.hub.errors import explained
+from vaswani_hf.hub.errors import as_hub_error
 
 from ..settings.fields import DataArguments
 from .files import pair_of, unwrap_dataset_errors
@@ -80,5 +80,5 @@ def _require_dataset(name: str) -> None:
         ) from None
     if HF_HUB_OFFLINE or Path(HF_DATASETS_CACHE, name.replace("/", "___")).is_dir():
         return
-    with explained(f"fetch the dataset {name}", name):
+    with as_hub_error(f"fetch the dataset {name}", name):
         HfApi().dataset_info(name, timeout=TIMEOUT_SECONDS)

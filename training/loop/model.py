@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokeniz
 
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.hub.download import fetch
-from vaswani_hf.hub.errors import explained
+from vaswani_hf.hub.errors import as_hub_error
 from vaswani_hf.hub.folder import TARGET_TOKENIZER
 from vaswani_hf.modeling_vaswani import AddAndNorm, EmbeddingWithPositions, FeedForward
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
@@ -77,7 +77,7 @@ def _fetch_tokenizer(name: str) -> Path:
         validate_repo_id(name)
     except HFValidationError:
         raise ValueError(f"tokenizer={name} is neither a folder nor an id on the Hub.") from None
-    with explained(f"fetch the tokenizer {name}", name):
+    with as_hub_error(f"fetch the tokenizer {name}", name):
         return Path(snapshot_download(name, allow_patterns=list(_TOKENIZER_FILES)))
 
 

@@ -15,14 +15,16 @@ from .push import add_push
 from .translate import add_translate
 
 
-INTERRUPTED = 130  # as shells count it: 128 and the number of the signal
+INTERRUPTED = 130  # exit status: 128 plus the number of SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     escape_unprintable()
     parser = argparse.ArgumentParser(
-        prog="vaswani-hf", description="Use a Transformer of 'Attention Is All You Need'."
+        prog="vaswani-hf",
+        description="Translate with models of 'Attention Is All You Need', convert them, push them "
+        "to the Hub, and plot their training.",
     )
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
     parser.add_argument(
@@ -38,20 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return arguments.run(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ValueError, OSError, ImportError, MemoryError) as error:
         print(f"vaswani-hf: {str(error) or type(error).__name__}", file=sys.stderr)
         return 1
     except RuntimeError as error:
-        if not _is_of_the_machine(error):
+        if not _is_machine_error(error):
             raise
         print(f"vaswani-hf: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1
 
 
-def _is_of_the_machine(error: RuntimeError) -> bool:
-    """Whether memory has run out or a device has failed; engines tell it in words alone."""
+def _is_machine_error(error: RuntimeError) -> bool:
+    """Whether memory ran out or a device failed, which engines say only in the text."""
     text = str(error)
     return any(word in text for word in ("memory", "CUDA", "HIP", "XPU", "MPS"))

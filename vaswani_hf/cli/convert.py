@@ -5,61 +5,64 @@ import argparse
 import logging
 import sys
 
+from transformers.utils import logging as library_logging
+
 
 def add_convert(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "convert",
-        help="turn a model of another format into a folder of this one, or the other way",
-        description="Turn a model of another format into a folder of this one (--from), or such a "
-        "folder into another format (--to). What cannot be carried over exactly is refused, with "
-        "every difference listed, and nothing is written then.",
+        help="convert a model from or to another format",
+        description="Convert a model of another format to a Vaswani folder (--from), or a Vaswani "
+        "folder to another format (--to). If anything cannot be carried over exactly, every "
+        "difference is listed and nothing is written.",
     )
     parser.add_argument("source", metavar="SOURCE", help="a file, a folder or a Hub id")
-    parser.add_argument("target", metavar="TARGET", help="the new folder")
+    parser.add_argument("target", metavar="TARGET", help="a new folder")
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--from", choices=FROM, dest="from_format", help="the format of SOURCE")
     way.add_argument("--to", choices=TO, dest="to_format", help="the format of TARGET")
-    for name, (formats, kind, explained) in CONVERT_OPTIONS.items():
-        explained = f"{', '.join(formats)}: {explained}"
+    for name, (formats, kind, text) in CONVERT_OPTIONS.items():
+        text = f"{', '.join(formats)}: {text}"
         if kind is bool:
             parser.add_argument(
-                f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=explained
+                f"--{name}", action=argparse.BooleanOptionalAction, default=None, help=text
             )
         else:
-            parser.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=explained)
+            parser.add_argument(f"--{name}", type=kind, metavar=name.upper(), help=text)
     parser.set_defaults(run=_convert)
 
 
 FROM, TO = ("marian", "fairseq", "torch"), ("marian", "ctranslate2", "onnx")
-# Option: the formats that have it, its type, what it says. Names are those of the functions.
+# Option: the formats that have it, its type, its help. Names are arguments of the functions.
 CONVERT_OPTIONS: dict[str, tuple[tuple[str, ...], type, str]] = {
-    "quantization": (("ctranslate2", "onnx"), str, "such as int8; else float32"),
-    "source_dictionary": (("fairseq",), str, "dict.SRC.txt; else the one beside SOURCE"),
-    "target_dictionary": (("fairseq",), str, "dict.TGT.txt; else the one beside SOURCE"),
-    "bpe_codes": (("fairseq",), str, "codes of subword-nmt; else the ones beside SOURCE, if any"),
+    "quantization": (("ctranslate2", "onnx"), str, "such as int8 (default: float32)"),
+    "source_dictionary": (("fairseq",), str, "dict.SRC.txt (default: beside SOURCE)"),
+    "target_dictionary": (("fairseq",), str, "dict.TGT.txt (default: beside SOURCE)"),
+    "bpe_codes": (("fairseq",), str, "codes of subword-nmt or fastBPE (default: beside SOURCE)"),
     "source_language": (("fairseq",), str, "the SRC of dict.SRC.txt"),
     "target_language": (("fairseq",), str, "the TGT of dict.TGT.txt"),
-    "is_segmented": (("fairseq",), bool, "whether text comes cut into pieces already"),
-    "num_heads": (("torch",), int, "number of attention heads (nhead); needed"),
+    "is_segmented": (("fairseq",), bool, "whether input text is already segmented"),
+    "num_heads": (("torch",), int, "number of attention heads (nhead); required"),
     "tokenizer": (("torch",), str, "folder of the tokenizer"),
-    "target_tokenizer": (("torch",), str, "the target's, where it has its own vocabulary"),
+    "target_tokenizer": (("torch",), str, "folder of the target's, if it has its own vocabulary"),
     "activation_function": (("torch",), str, "relu, gelu or silu"),
     "layer_norm_eps": (("torch",), float, "added to the variance in layer normalization"),
-    "dropout": (("torch",), float, "dropout rate, for training on"),
-    "norm_first": (("torch",), bool, "whether layers normalize first; cannot be carried over"),
-    "scale_embedding": (("torch",), bool, "whether embeddings are times sqrt(d_model)"),
-    "pad_token_id": (("torch",), int, "id of the padding piece"),
+    "dropout": (("torch",), float, "dropout rate of further training"),
+    "norm_first": (("torch",), bool, "whether layers normalize first (pre-norm), which is refused"),
+    "scale_embedding": (("torch",), bool, "whether embeddings are multiplied by sqrt(d_model)"),
+    "pad_token_id": (("torch",), int, "id of the padding token"),
     "eos_token_id": (("torch",), int, "id that ends a target"),
-    "decoder_start_token_id": (("torch",), int, "id that stands before the first target piece"),
+    "decoder_start_token_id": (("torch",), int, "id before the first target token"),
     "source_embedding": (("torch",), str, "name of the source's embedding"),
     "target_embedding": (("torch",), str, "name of the target's embedding"),
     "output": (("torch",), str, "name of the matrix that makes the logits"),
     "positions": (("torch",), str, "name of the position table"),
-    "target_positions": (("torch",), str, "name of the target's, where it has one of its own"),
+    "target_positions": (("torch",), str, "name of the target's, if it has its own"),
 }
 
 
 def _convert(arguments: argparse.Namespace) -> int:
+    direction = "from" if arguments.from_format else "to"
     name = arguments.from_format or arguments.to_format
     options = {
         option: getattr(arguments, option)
@@ -69,20 +72,19 @@ def _convert(arguments: argparse.Namespace) -> int:
     for option in options:
         formats = CONVERT_OPTIONS[option][0]
         if name not in formats:
-            way = "from" if arguments.from_format else "to"
-            raise ValueError(f"--{option} is for {' and '.join(formats)}, not for --{way} {name}.")
+            raise ValueError(
+                f"--{option} is for {' and '.join(formats)}, not for --{direction} {name}; leave "
+                f"it out."
+            )
     if name == "torch" and "num_heads" not in options:
-        raise ValueError("--from torch needs --num_heads: no state dict says how many there are.")
+        raise ValueError("--from torch needs --num_heads, which a state dict does not contain.")
 
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
-    logging.getLogger("vaswani_hf").setLevel(logging.INFO)  # says what had to be assumed
-    from transformers.utils import logging as library_logging
-
-    from .. import conversion
+    logging.getLogger("vaswani_hf").setLevel(logging.INFO)  # logs the assumptions
+    from .. import conversion  # slow: it loads the library's Marian
 
     if not sys.stderr.isatty():
         library_logging.disable_progress_bar()
-    direction = "from" if arguments.from_format else "to"
     getattr(conversion, f"{direction}_{name}")(arguments.source, arguments.target, **options)
     print(f"Wrote {arguments.target}.")
     return 0

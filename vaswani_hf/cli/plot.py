@@ -3,13 +3,16 @@
 
 import argparse
 
+from ..pictures.drawing import check_suffix, save_picture
+from ..pictures.runs import plot_training
+
 
 def add_plot(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "plot",
-        help="draw the curves of training runs",
-        description="Draw training loss, validation perplexity, BLEU and learning rate over the "
-        "updates of a run, or of several runs in one picture. The picture's name is printed.",
+        help="plot the curves of training runs",
+        description="Plot training loss, validation perplexity, BLEU and learning rate over the "
+        "updates of one run, or of several in one picture. Prints the picture's name.",
     )
     parser.add_argument(
         "folders", nargs="+", metavar="RUN_FOLDER", help="output folder of training/run.py"
@@ -19,15 +22,12 @@ def add_plot(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "--output",
         default="training.png",
         metavar="PICTURE",
-        help="the picture, .png, .svg or .pdf; training.png unless given",
+        help="the picture: .png, .svg or .pdf (default: training.png)",
     )
     parser.set_defaults(run=_plot)
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from ..pictures.drawing import check_suffix, save_picture
-    from ..pictures.runs import plot_training
-
     check_suffix(arguments.output)
     save_picture(plot_training(*arguments.folders), arguments.output)
     print(arguments.output)

@@ -3,57 +3,63 @@
 
 import argparse
 import logging
-import os
 import sys
+
+from huggingface_hub.utils import disable_progress_bars
+from transformers.utils import logging as library_logging
+
+from ..hub import push
 
 
 def add_push(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "push",
-        help="push a model to the Hub, and check what came up",
+        help="push a model to the Hub and verify it",
         description="Push a model's folder to the Hub: weights, configurations, tokenizer, the "
-        "model's code, the card, figures and settings of its training; nothing else in the folder. "
-        "Then fetch it into an empty cache as somebody without this package does, translate three "
-        "sentences and compare. A push that was broken off is finished by the same command. The "
-        "token is the one of `hf auth login` or HF_TOKEN.",
+        "model's code, the card, and figures and settings of its training; nothing else in the "
+        "folder. Then fetch it into an empty cache without this package, translate three sentences "
+        "and compare. Running an interrupted push again finishes it. The token is that of `hf auth "
+        "login` or HF_TOKEN.",
     )
     parser.add_argument("folder", metavar="FOLDER", help="output folder of training/run.py")
-    parser.add_argument("--to", required=True, metavar="ORG/NAME", help="repository on the Hub")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="ORG/NAME",
+        help="repository on the Hub; created if it does not exist",
+    )
     parser.add_argument(
         "--private", action="store_true", default=None, help="make a new repository private"
     )
-    parser.add_argument("--revision", metavar="BRANCH", help="branch to push to; else main")
+    parser.add_argument("--revision", metavar="BRANCH", help="branch to push to (default: main)")
     parser.add_argument(
         "--license",
         metavar="ID",
-        help="the model's license, by the Hub's identifiers, such as cc-by-4.0; else the card's",
+        help="the model's license, a Hub identifier such as cc-by-4.0 (default: the card's)",
     )
-    parser.add_argument("--source_language", metavar="CODE", help="such as en; else the card's")
-    parser.add_argument("--target_language", metavar="CODE", help="such as de; else the card's")
+    parser.add_argument(
+        "--source_language", metavar="CODE", help="such as en (default: the card's)"
+    )
+    parser.add_argument(
+        "--target_language", metavar="CODE", help="such as de (default: the card's)"
+    )
     parser.add_argument(
         "--max_shard_size",
         default="5GB",
         metavar="SIZE",
-        help="weights above it go into several files; 5GB unless given",
+        help="split larger weights into several files (default: 5GB)",
     )
     parser.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="fetch what was pushed and compare translations; on unless switched off",
+        help="fetch the pushed model and compare translations (default: on)",
     )
     parser.set_defaults(run=_push)
 
 
 def _push(arguments: argparse.Namespace) -> int:
-    if not os.path.isdir(arguments.folder):  # told before the heavy imports
-        raise ValueError(f"There is no folder {arguments.folder}.")
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
-    from huggingface_hub.utils import disable_progress_bars
-    from transformers.utils import logging as library_logging
-
-    from ..hub import push
-
     if not sys.stderr.isatty():
         disable_progress_bars()
         library_logging.disable_progress_bar()

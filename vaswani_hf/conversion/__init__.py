@@ -1,8 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""From and to the formats that people own.
+"""How does a model come from another format, or go to one?
 
-Every function reads a folder or file and writes a new folder, whole or not at all. What cannot be
-carried over exactly is refused, with every difference listed.
+Every function reads a folder or a file and writes a new folder, whole or not at all. If anything
+cannot be carried over exactly, it raises a `ValueError` that lists every difference.
 """
 
 from .ctranslate2 import to_ctranslate2

@@ -9,7 +9,6 @@
 | text | pieces, as strings | ids |
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,26 +18,26 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 from ..configuration_vaswani import VaswaniConfig
 from ..extras import require
 from ..hub.download import find
-from ..hub.folder import TARGET_TOKENIZER, check_folder
+from ..hub.folder import save_tokenizers
 from ..modeling_vaswani import (
     DecoderLayer,
     MultiHeadAttention,
     VaswaniForConditionalGeneration,
     sinusoidal_positions,
 )
-from ..translation.loading import check_finite, load_tokenizers
+from ..translation.loading import load_tokenizers
 from .differences import Differences, listed
-from .folders import AnyPath, check_target, load_config, new_folder
+from .folders import AnyPath, check_target, load_vaswani, new_folder
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swish": "SWISH"}
-# What `CTranslate2Translator` does as a generation config says.
+# Settings of a generation config that `CTranslate2Translator` follows.
 CARRIED_SETTINGS = (
     *("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens", "early_stopping"),
     *("bad_words_ids", "suppress_tokens", "eos_token_id", "decoder_start_token_id"),
     "renormalize_logits",  # CTranslate2 always does
 )
-# What changes no translation, or only one that is cut off at a limit, which is another here.
+# Settings that change no translation, except one that is cut off at a limit.
 IDLE_SETTINGS = (
     *("transformers_version", "pad_token_id", "bos_token_id", "use_cache", "cache_implementation"),
     *("output_attentions", "output_hidden_states", "output_scores", "output_logits"),
@@ -49,21 +48,20 @@ IDLE_SETTINGS = (
 def to_ctranslate2(source: AnyPath, target: AnyPath, *, quantization: str | None = None) -> None:
     """Write a folder of CTranslate2 that translates as a Vaswani folder does.
 
-    The tokenizers and `generation_config.json` go with it, so that it is all that
-    `CTranslate2Translator` needs. It holds `max_position_embeddings` positions, sinusoidal ones
-    too, which do not grow there; for more of these, raise that entry of `config.json` and convert
-    again.
+    With the tokenizers and `generation_config.json` in it, it is all that `CTranslate2Translator`
+    needs. It holds a table of `max_position_embeddings` positions, also of sinusoidal ones; for
+    more, raise that entry of `config.json` and convert again.
 
     Args:
-        source: a Vaswani folder or its id on the Hub, with its tokenizer, and that of the target in
-            `target_tokenizer` where it has one of its own.
+        source: a Vaswani folder or its id on the Hub, with its tokenizer, and in `target_tokenizer`
+            the target's if it has one of its own.
         target: a new folder.
-        quantization: what the weights are stored in, one of CTranslate2's own: `"int8"`,
+        quantization: the type of the stored weights, one of CTranslate2's own: `"int8"`,
             `"int8_float32"`, `"int8_float16"`, `"int8_bfloat16"`, `"int16"`, `"float16"`,
-            `"bfloat16"` or `"float32"`, which is also what `None` means.
+            `"bfloat16"` or `"float32"`; `None` for `"float32"`.
 
     Raises:
-        ValueError: if the source is no Vaswani model or lacks weights, if its tokenizer or
+        ValueError: if the source is not a Vaswani model or lacks weights, if its tokenizer or
             generation config has what CTranslate2 lacks, all listed, or if `quantization` is not
             one of those above. Nothing is written then.
         FileExistsError: if the target exists and is not an empty folder.
@@ -74,10 +72,10 @@ def to_ctranslate2(source: AnyPath, target: AnyPath, *, quantization: str | None
     choices = require("ctranslate2.specs.model_spec").ACCEPTED_MODEL_TYPES
     if quantization not in (None, *choices):
         raise ValueError(f"quantization must be one of {listed(choices)}, got {quantization!r}.")
-    differences = Differences(f"{source} to CTranslate2")
     found = find(source)
-    model = _load(found, source, differences)
+    model = load_vaswani(found, source)
     tokenizer, target_tokenizer = load_tokenizers(found)
+    differences = Differences(f"{source} to CTranslate2")
     _refuse_settings(model.generation_config, differences)
     spec = _SpecBuilder(model).spec
     _set_vocabularies(spec, model, tokenizer, target_tokenizer or tokenizer, differences)
@@ -87,25 +85,7 @@ def to_ctranslate2(source: AnyPath, target: AnyPath, *, quantization: str | None
     with new_folder(target) as folder:
         converter.convert(str(folder), quantization=quantization, force=True)
         model.generation_config.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        if target_tokenizer is not None:
-            target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
-
-
-def _load(
-    folder: Path, source: AnyPath, differences: Differences
-) -> VaswaniForConditionalGeneration:
-    config = load_config(folder, source)
-    differences.refuse_if(
-        not isinstance(config, VaswaniConfig),
-        f'model_type is "{config.model_type}", expected "{VaswaniConfig.model_type}"; '
-        f"ct2-transformers-converter may know it",
-    )
-    differences.check()
-    check_folder(folder, str(source))
-    model = VaswaniForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
-    check_finite(model)
-    return model.eval()
+        save_tokenizers(folder, tokenizer, target_tokenizer)
 
 
 def _refuse_settings(config: GenerationConfig, differences: Differences) -> None:
@@ -113,7 +93,7 @@ def _refuse_settings(config: GenerationConfig, differences: Differences) -> None
         is_known = name.startswith("_") or name in CARRIED_SETTINGS + IDLE_SETTINGS
         differences.refuse_if(
             not is_known,
-            f"generation_config.json sets {name}={value!r}, which would be lost; take it out",
+            f"generation_config.json sets {name}={value!r}, which would be lost; remove it",
         )
 
 
@@ -135,7 +115,7 @@ def _set_vocabularies(
     if isinstance(end, list) and len(end) == 1:
         (end,) = end
     if not isinstance(end, int):
-        differences.add(f"eos_token_id={end}; CTranslate2 has one piece that ends a translation")
+        differences.add(f"eos_token_id={end}; CTranslate2 has one end token")
         return
     spec.config.eos_token = spec.config.bos_token = target_pieces[end]
     start = generation.decoder_start_token_id
@@ -144,14 +124,14 @@ def _set_vocabularies(
     spec.config.decoder_start_token = target_pieces[start]
     spec.config.unk_token = target_tokenizer.unk_token or target_pieces[config.pad_token_id]
     spec.config.layer_norm_epsilon = config.layer_norm_eps
-    # CTranslate2 passes over what it does not know; `CTranslate2Translator` reads it.
+    # CTranslate2 ignores this entry; `CTranslate2Translator` reads it.
     spec.config.add_attribute("max_position_embeddings", config.max_position_embeddings)
 
 
 def _pieces(
     tokenizer: PreTrainedTokenizerBase, size: int, side: str, differences: Differences
 ) -> list[str]:
-    """The pieces in the order of their ids, as many as the model has rows."""
+    """The pieces in the order of their ids, one for each row of the embedding."""
     pieces = {token: piece for piece, token in tokenizer.get_vocab().items()}
     differences.refuse_if(
         max(pieces) >= size,
@@ -161,7 +141,7 @@ def _pieces(
 
 
 class _SpecBuilder:
-    """The weights of a model, at the places that CTranslate2 gives them.
+    """Puts the weights of a model into the specification of CTranslate2.
 
     Args:
         model: in float32. The weights are not copied, and CTranslate2 quantizes in place.
@@ -210,35 +190,35 @@ class _SpecBuilder:
             self.set_linear(layer_spec.ffn.linear_1, layer.feed_forward.outer)
             self.set_norm(layer_spec.ffn.layer_norm, layer.feed_forward_norm)
         if self.config.final_norm:
-            # A pre-norm stack has a place for it; the engine fills it in either kind.
+            # Only pre-norm stacks have a place for it, but the engine applies it in either kind.
             self.set_norm(spec.layer_norm, stack.final_norm)
             spec.pre_norm = False
 
     def set_attention(self, spec: Any, attention: MultiHeadAttention) -> None:
         d_k, d_v = self.config.head_widths
         projections = [
-            self.widened(attention.query_proj, d_k),
-            self.widened(attention.key_proj, d_k),
-            self.widened(attention.value_proj, d_v),
+            self.padded_projection(attention.query_proj, d_k),
+            self.padded_projection(attention.key_proj, d_k),
+            self.padded_projection(attention.value_proj, d_v),
         ]
         num_apart = 1 if attention.is_cross_attention else 0  # the queries
         if num_apart:
             self.utils.fuse_linear(spec.linear[0], projections[:num_apart])
         self.utils.fuse_linear(spec.linear[-2], projections[num_apart:])
         self.set_linear(spec.linear[-1], attention.output_proj)
-        spec.linear[-1].weight = self.fill_heads(attention.output_proj.weight.T, d_v).T.contiguous()
-        spec.queries_scale = attention.scaling  # by d_k, whatever the heads are filled up to
+        spec.linear[-1].weight = self.pad_heads(attention.output_proj.weight.T, d_v).T.contiguous()
+        spec.queries_scale = attention.scaling  # of d_k, not of the padded width
 
-    def widened(self, projection: nn.Linear, width: int) -> Any:
-        """A projection `(d_model, H * width)` whose heads are as wide as CTranslate2's."""
+    def padded_projection(self, projection: nn.Linear, width: int) -> Any:
+        """A projection `(d_model, H * width)` with its heads padded to CTranslate2's width."""
         spec = self.common.LinearSpec()
-        spec.weight = self.fill_heads(projection.weight, width)
+        spec.weight = self.pad_heads(projection.weight, width)
         if projection.bias is not None:
-            spec.bias = self.fill_heads(projection.bias, width)
+            spec.bias = self.pad_heads(projection.bias, width)
         return spec
 
-    def fill_heads(self, weight: Tensor, width: int) -> Tensor:
-        """Turn `(H * width, ...)` into `(H * head_width, ...)`, zeros at each head's end."""
+    def pad_heads(self, weight: Tensor, width: int) -> Tensor:
+        """Pad `(H * width, ...)` to `(H * head_width, ...)` with zeros at the end of each head."""
         heads = weight.detach().unflatten(0, (-1, width))
         return torch.cat(
             (heads, heads.new_zeros(len(heads), self.head_width - width, *heads.shape[2:])), dim=1

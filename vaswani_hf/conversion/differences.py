@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Differences:
-    """What a conversion cannot carry over, collected, so that all of it is said at once.
+    """Collects what a conversion cannot carry over, so that one error lists all of it.
 
     Args:
         what: what is converted and to what, such as `"runs/mine as a Marian folder"`.

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Folders of models: read with what is wrong in them named, written whole or not at all."""
+"""Folders of models: loaded, with errors that name the file; written whole or not at all."""
 
 import contextlib
 import shutil
@@ -7,32 +7,66 @@ import tempfile
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
+import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import CONFIG_NAME
+
+from ..configuration_vaswani import VaswaniConfig
+from ..hub.folder import check_folder
+from ..modeling_vaswani import VaswaniForConditionalGeneration
+from ..translation.loading import check_finite
 
 
 AnyPath = str | PathLike[str]
 
 
-def load_config(folder: Path, source: AnyPath) -> PreTrainedConfig:
-    """The configuration of a folder, of whichever kind of model.
+def load_vaswani(folder: Path, source: AnyPath, **options: str) -> VaswaniForConditionalGeneration:
+    """The model of a Vaswani folder, in float32 and evaluation mode.
 
     Args:
         folder: the folder.
         source: what a message calls it.
+        options: for `from_pretrained`.
 
     Raises:
-        ValueError: if there is none, or one that cannot be read.
+        ValueError: if it holds another model, or weights are missing, damaged, pickled, NaN or
+            infinite.
+    """
+    load_config(folder, source, VaswaniConfig)
+    check_folder(folder, str(source))
+    model = VaswaniForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, **options)
+    check_finite(model)
+    return model.eval()
+
+
+def load_config(folder: Path, source: AnyPath, kind: type[PreTrainedConfig]) -> Any:
+    """The configuration of a folder.
+
+    Args:
+        folder: the folder.
+        source: what a message calls it.
+        kind: the class that it must have.
+
+    Raises:
+        ValueError: if there is none, or one that cannot be read or is of another model.
     """
     if not (folder / CONFIG_NAME).is_file():
-        raise ValueError(f"{source} is no model's folder: it has no {CONFIG_NAME}.")
+        raise ValueError(f"{source} is not a model's folder: it has no {CONFIG_NAME}.")
     try:
-        return AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, StrictDataclassError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{CONFIG_NAME} of {source} cannot be read: {reason}") from error
+    if not isinstance(config, kind):
+        hint = "; convert it by `vaswani-hf convert --from` first" if kind is VaswaniConfig else ""
+        raise ValueError(
+            f"{source} holds a model of type {config.model_type!r}, expected "
+            f"{kind.model_type!r}{hint}."
+        )
+    return config
 
 
 def check_target(target: AnyPath) -> None:
@@ -40,13 +74,13 @@ def check_target(target: AnyPath) -> None:
     target = Path(target)
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise FileExistsError(
-            f"{target} exists already; name a new folder, so that nothing there is lost."
+            f"{target} exists already; name a new folder, so that nothing in it is lost."
         )
 
 
 @contextlib.contextmanager
 def new_folder(target: AnyPath) -> Iterator[Path]:
-    """A folder that appears under its name only when it is whole.
+    """A folder that gets its name only when the block has ended without an error.
 
     Raises:
         FileExistsError: if the target exists and is not an empty folder.

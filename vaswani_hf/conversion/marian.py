@@ -25,7 +25,6 @@ from transformers import (
     MarianConfig,
     MarianMTModel,
     PreTrainedConfig,
-    PreTrainedModel,
 )
 from transformers.utils import logging
 
@@ -37,7 +36,7 @@ from ..hub.folder import TARGET_TOKENIZER, export
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..translation.loading import check_finite, load_tokenizers
 from .differences import Differences, listed
-from .folders import AnyPath, check_target, load_config, new_folder
+from .folders import AnyPath, check_target, load_config, load_vaswani, new_folder
 from .positions import (
     halves_to_pairs,
     has_paper_positions,
@@ -49,7 +48,7 @@ from .tensors import TensorReader, build_model
 
 logger = logging.get_logger(__name__)
 
-# Replaced one after the other: what is a part of another name comes after it.
+# Replaced in this order: a name that is part of another comes after it.
 NAMES = (  # here, Marian
     ("self_attention_norm", "self_attn_layer_norm"),
     ("cross_attention_norm", "encoder_attn_layer_norm"),
@@ -66,36 +65,36 @@ NAMES = (  # here, Marian
 )
 ACTIVATIONS = get_args(VaswaniConfig.__dataclass_fields__["activation_function"].type)
 OUR_ENTRIES = ("length_penalty_type", "max_extra_tokens")  # of a generation config
-# Of the largest logit. Where layer_norm_eps is tensor2tensor's 1e-6, Marian's 1e-5 moves the logits
-# of a trained model by about a tenth of this.
+# Relative to the largest logit. If layer_norm_eps is tensor2tensor's 1e-6, Marian's 1e-5 changes
+# the logits of a trained model by about a tenth of this.
 TOLERANCE = 1e-4
 
 
 def from_marian(source: AnyPath, target: AnyPath) -> None:
-    """Write a folder of ours that translates as a Marian folder does, such as one of OPUS-MT's.
+    """Write a Vaswani folder that translates as a Marian folder does, such as one of OPUS-MT.
 
     Weights, dtype, settings, generation config and tokenizer are carried over, and greedy and beam
-    search give the same ids: the generation config says `length_penalty_type="power"`, which is
-    Marian's. Marian's loss knows no label smoothing, so `label_smoothing` is 0.
+    search give the same ids: the generation config has `length_penalty_type="power"`, which is
+    Marian's. `label_smoothing` is 0, since Marian's loss has none.
 
     Args:
-        source: folder or Hub id of a `MarianMTModel` and its tokenizer, of whichever kind.
+        source: folder or Hub id of a `MarianMTModel` and its tokenizer, of any kind.
         target: a new folder; it loads as those of `hub.export` do.
 
     Raises:
-        ValueError: if the source is no Marian model, has no tokenizer, lacks weights, or has
-            settings that a `VaswaniConfig` cannot say, all listed; nothing is written then.
+        ValueError: if the source is not a Marian model, has no tokenizer, lacks weights, or has
+            settings that `VaswaniConfig` lacks, all listed; nothing is written then.
         FileExistsError: if the target exists and is not an empty folder.
         ImportError: if its tokenizer needs sentencepiece, which is not installed.
     """
     check_target(target)
-    folder = find(source, are_pickles_wanted=True)
-    config = _load_config(folder, source, MarianConfig)
-    differences = _to_vaswani(source)
+    folder = find(source, allow_pickles=True)
+    config = load_config(folder, source, MarianConfig)
+    differences = _differences_to_vaswani(source)
     _refuse_settings(config, differences)
     differences.check()
     tokenizer, _ = _load_tokenizers(folder)
-    marian = _load_model(folder, source, MarianMTModel, differences)
+    marian = _load_marian(folder, source, differences)
     model = vaswani_from_marian(marian).to(_dtype(config))
     with new_folder(target) as folder:
         export(model, tokenizer, folder)
@@ -104,33 +103,33 @@ def from_marian(source: AnyPath, target: AnyPath) -> None:
 def to_marian(source: AnyPath, target: AnyPath) -> None:
     """Write a Marian folder, which transformers loads without this package or its code.
 
-    Three things do not go with it: positions beyond `max_position_embeddings`, where Marian ends
-    with an error; the beam search of Wu et al. and its limit for each sentence, for which the log
-    says what stands instead; and `label_smoothing`, which Marian leaves to the library's trainer.
+    Three things are lost: positions beyond `max_position_embeddings`, where Marian raises an error;
+    the beam search of Wu et al. with its limit for each sentence, whose replacement is logged; and
+    `label_smoothing`, which Marian leaves to the library's trainer.
 
     Args:
         source: folder or Hub id of a `VaswaniForConditionalGeneration` and its tokenizer.
         target: a new folder.
 
     Raises:
-        ValueError: if the source is no model of ours, has no tokenizer, lacks weights, or has what
-            Marian lacks, all listed; or if Marian's logits differ. Nothing is written then.
+        ValueError: if the source is not a Vaswani model, has no tokenizer, lacks weights, or has
+            what Marian lacks, all listed; or if Marian's logits differ. Nothing is written then.
         FileExistsError: if the target exists and is not an empty folder.
         ImportError: if its tokenizer needs sentencepiece, which is not installed.
     """
     check_target(target)
     folder = find(source)
-    config = _load_config(folder, source, VaswaniConfig)
+    config = load_config(folder, source, VaswaniConfig)
     tokenizer, target_tokenizer = _load_tokenizers(folder)
-    differences = _to_marian(source)
+    differences = _differences_to_marian(source)
     _refuse_what_marian_lacks(config, differences)
     differences.refuse_if(
         target_tokenizer is not None,
-        f"{TARGET_TOKENIZER}/ holds a tokenizer for the target alone; a Marian folder has one for "
+        f"{TARGET_TOKENIZER}/ holds a tokenizer of the target alone; a Marian folder has one for "
         f"both sides",
     )
     differences.check()
-    model = _load_model(folder, source, VaswaniForConditionalGeneration, differences)
+    model = load_vaswani(folder, source)
     marian = marian_from_vaswani(model).to(_dtype(config))
     # Truncation then ends where Marian's table does.
     limit = config.max_position_embeddings
@@ -141,7 +140,7 @@ def to_marian(source: AnyPath, target: AnyPath) -> None:
 
 
 def vaswani_from_marian(marian: MarianMTModel) -> VaswaniForConditionalGeneration:
-    """A model of ours that computes what a Marian model does, in evaluation mode.
+    """A Vaswani model that computes what a Marian model does, in evaluation mode.
 
     A table of positions that is not the sinusoids of section 3.5 is carried as learned positions.
 
@@ -149,9 +148,9 @@ def vaswani_from_marian(marian: MarianMTModel) -> VaswaniForConditionalGeneratio
         marian: left as it is.
 
     Raises:
-        ValueError: if it has settings that a `VaswaniConfig` cannot say, all listed.
+        ValueError: if it has settings that `VaswaniConfig` lacks, all listed.
     """
-    differences = _to_vaswani(marian.name_or_path)
+    differences = _differences_to_vaswani(marian.name_or_path)
     _refuse_settings(marian.config, differences)
     differences.check()
     tensors = {name: tensor.detach().cpu() for name, tensor in marian.state_dict().items()}
@@ -166,7 +165,7 @@ def vaswani_from_marian(marian: MarianMTModel) -> VaswaniForConditionalGeneratio
         name: reader.take(_marian_name(name), *tensor.shape)
         for name, tensor in model.state_dict().items()
     }
-    reader.ignore("model.shared.weight")  # there, but read by nobody, where nothing is tied
+    reader.ignore("model.shared.weight")  # unused if nothing is tied
     if is_sinusoidal:
         reader.ignore(*tables)
     if not has_bias:
@@ -184,7 +183,7 @@ def vaswani_from_marian(marian: MarianMTModel) -> VaswaniForConditionalGeneratio
 
 
 def marian_from_vaswani(model: VaswaniForConditionalGeneration) -> MarianMTModel:
-    """A Marian model that computes what a model of ours does, in evaluation mode.
+    """A Marian model that computes what a Vaswani model does, in evaluation mode.
 
     Marian's layer normalization has an epsilon of its own. Both models are compared on random ids
     in float64, and the difference is logged.
@@ -196,7 +195,7 @@ def marian_from_vaswani(model: VaswaniForConditionalGeneration) -> MarianMTModel
         ValueError: if it has what Marian lacks, all listed, or if a logit differs by more than
             `TOLERANCE` times the largest.
     """
-    config, differences = model.config, _to_marian(model.name_or_path)
+    config, differences = model.config, _differences_to_marian(model.name_or_path)
     _refuse_what_marian_lacks(config, differences)
     differences.check()
     carried = {key: tensor.detach().float().cpu() for key, tensor in model.state_dict().items()}
@@ -220,39 +219,29 @@ def marian_from_vaswani(model: VaswaniForConditionalGeneration) -> MarianMTModel
     return marian.to(device=model.device, dtype=model.dtype)
 
 
-def _to_vaswani(source: AnyPath) -> Differences:
+def _differences_to_vaswani(source: AnyPath) -> Differences:
     return Differences(f"{source or 'this Marian model'} as a Vaswani model")
 
 
-def _to_marian(source: AnyPath) -> Differences:
+def _differences_to_marian(source: AnyPath) -> Differences:
     return Differences(f"{source or 'this Vaswani model'} as a Marian model")
 
 
-def _load_config(folder: Path, source: AnyPath, kind: type[PreTrainedConfig]) -> Any:
-    config = load_config(folder, source)
-    if not isinstance(config, kind):
-        raise ValueError(
-            f"{source} holds a model of type {config.model_type!r}, expected {kind.model_type!r}."
-        )
-    return config
-
-
-def _load_model(
-    folder: Path, source: AnyPath, kind: type[PreTrainedModel], differences: Differences
-) -> Any:
+def _load_marian(folder: Path, source: AnyPath, differences: Differences) -> MarianMTModel:
     """In float32, where Marian builds tables of positions that are not stored."""
     if not any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin")):
-        raise ValueError(f"{source} has no weights: no .safetensors file, and no .bin file.")
+        raise ValueError(f"{source} has no weights: no .safetensors file and no .bin file.")
     try:
-        model, loading = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+        model, loading = MarianMTModel.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True
+        )
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"The weights of {source} cannot be loaded: {reason}") from error
     except (SafetensorError, pickle.UnpicklingError, OSError, EOFError, KeyError) as error:
         raise ValueError(
-            f"The weights of {source} cannot be read as tensors alone, and nothing else in them is "
-            f"run: they are damaged or hold Python objects. Fetch the model again, or save it by "
-            f"save_pretrained, which writes safetensors."
+            f"The weights of {source} are damaged or hold Python objects, which are never loaded. "
+            f"Fetch the model again, or save it with save_pretrained, which writes safetensors."
         ) from error
     check_finite(model)
     for name in sorted(loading["missing_keys"]):
@@ -281,7 +270,7 @@ def _dtype(config: PreTrainedConfig) -> torch.dtype:
 
 
 def _refuse_settings(config: MarianConfig, differences: Differences) -> None:
-    """Refuse what a `VaswaniConfig` cannot say."""
+    """Note the settings that `VaswaniConfig` lacks."""
     for setting in ("attention_heads", "ffn_dim"):
         encoder = getattr(config, f"encoder_{setting}")
         decoder = getattr(config, f"decoder_{setting}")
@@ -306,8 +295,8 @@ def _refuse_settings(config: MarianConfig, differences: Differences) -> None:
 
 def _vaswani_config(marian: MarianMTModel, is_sinusoidal: bool, has_bias: bool) -> VaswaniConfig:
     config = marian.config
-    # What is tied says the model: the library ties nothing where `tie_word_embeddings` is off, and
-    # nothing that a checkpoint holds with different values.
+    # The model shows what is tied: the library ties nothing if `tie_word_embeddings` is off, and
+    # nothing that has different values in a checkpoint.
     source = marian.model.encoder.embed_tokens.weight
     target = marian.model.decoder.embed_tokens.weight
     return VaswaniConfig(
@@ -376,7 +365,7 @@ def _marian_config(config: VaswaniConfig) -> MarianConfig:
         eos_token_id=config.eos_token_id,
         bos_token_id=config.bos_token_id,
         decoder_start_token_id=config.decoder_start_token_id,
-        forced_eos_token_id=None,  # the generation config says it, if anyone does
+        forced_eos_token_id=None,  # the generation config may have it
     )
 
 
@@ -395,7 +384,7 @@ def _marian_generation_config(model: VaswaniForConditionalGeneration) -> Generat
         logger.warning(
             f"Marian's generate() has no {' and no '.join(lost)}: it divides log-probabilities by "
             f"the length to the power of length_penalty={config.length_penalty}, and stops at "
-            f"{longest} tokens whatever the source's length. Some translations will differ."
+            f"{longest} tokens for any source. Some translations will differ."
         )
     return config
 
@@ -427,8 +416,8 @@ def _compare(
     difference, largest = (ours - theirs).abs().max().item(), ours.abs().max().item()
     text = f"on random ids, logits up to {largest:.3g} differ by up to {difference:.2g}"
     differences.refuse_if(
-        not difference <= TOLERANCE * largest,  # not even where one is no number
-        f"{text}; layer_norm_eps={config.layer_norm_eps}, and Marian's is 1e-5 for good",
+        not difference <= TOLERANCE * largest,  # also true of NaN
+        f"{text}; layer_norm_eps={config.layer_norm_eps}, and Marian's is always 1e-5",
     )
     differences.check()
     logger.info(f"{differences.what}: {text}.")

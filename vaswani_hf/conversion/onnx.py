@@ -35,11 +35,11 @@ from transformers.utils import logging
 from ..configuration_vaswani import VaswaniConfig
 from ..extras import require
 from ..hub.download import find
-from ..hub.folder import TARGET_TOKENIZER, check_folder
+from ..hub.folder import save_tokenizers
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from ..translation.loading import check_finite, load_tokenizers
-from .differences import Differences, listed
-from .folders import AnyPath, check_target, load_config, new_folder
+from ..translation.loading import load_tokenizers
+from .differences import listed
+from .folders import AnyPath, check_target, load_vaswani, new_folder
 
 
 logger = logging.get_logger(__name__)
@@ -47,31 +47,33 @@ logger = logging.get_logger(__name__)
 ENCODER, FIRST_STEP, LATER_STEPS = "encoder_model", "decoder_model", "decoder_with_past_model"
 QUANTIZATIONS = (None, "int8")
 POSITIONS = "positions.table"  # in the name of what holds them
+TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json")  # one of which a tokenizer has
 SIDES = ("decoder", "encoder")  # whose keys and values: the target's and the source's
 
 
 def to_onnx(source: AnyPath, target: AnyPath, *, quantization: str | None = None) -> None:
     """Write a model as three ONNX graphs, with its configurations and its tokenizers.
 
-    A graph holds `max_position_embeddings` positions, sinusoidal ones too, which do not grow there:
-    a source or target of more tokens ends in an error of onnxruntime ("indices element out of data
-    bounds", on the processor). For more sinusoidal positions, raise that entry of `config.json` and
-    convert again. Each graph holds all the weights it uses, so that shared embeddings are written
-    three times and the rest of the decoder twice; weights of more than 2 GB lie beside their graph,
-    in a file that ends in `.onnx.data`.
+    A graph holds a table of `max_position_embeddings` positions, also of sinusoidal ones. A longer
+    source or target is an error of onnxruntime ("indices element out of data bounds", on a CPU).
+    For more sinusoidal positions, raise that entry of `config.json` and convert again.
+
+    Each graph holds all weights that it uses: shared embeddings are written three times, the rest
+    of the decoder twice. Weights of more than 2 GB lie beside their graph, in a file that ends in
+    `.onnx.data`.
 
     Args:
         source: a Vaswani folder or its id on the Hub; converted in float32.
         target: the folder to write, which must be new or empty.
-        quantization: `"int8"` writes a byte for each weight of the embeddings, which share one
-            scale, and of the matrices that states are multiplied with, which have one a column, and
-            rounds states where they meet these matrices; positions, biases and normalizations stay
-            as they are. `None` rounds nothing.
+        quantization: `"int8"` stores the weights of embeddings and linear layers in a byte each,
+            with one scale for an embedding and one for each column of a linear layer, and rounds
+            the inputs of linear layers. Positions, biases and normalizations stay in float32.
+            `None` rounds nothing.
 
     Raises:
-        ValueError: if the source is no Vaswani model or lacks weights, or `quantization` is not one
-            of those above.
-        FileExistsError: if `target` holds something already.
+        ValueError: if the source is not a Vaswani model or lacks weights, or `quantization` is not
+            one of those above.
+        FileExistsError: if the target exists and is not an empty folder.
         ImportError: if onnx or onnxscript is missing, or onnxruntime for `"int8"`.
     """
     check_target(target)
@@ -91,40 +93,28 @@ def to_onnx(source: AnyPath, target: AnyPath, *, quantization: str | None = None
                 _quantize(program, folder / f"{name}.onnx")
         model.config.save_pretrained(folder)
         model.generation_config.save_pretrained(folder)
-        _save_tokenizers(found, source, folder)
+        if not any((found / name).is_file() for name in TOKENIZER_FILES):
+            logger.warning(f"{source} has no tokenizer, so the ONNX folder has none either.")
+        else:
+            save_tokenizers(folder, *load_tokenizers(found))
 
 
 def _load(folder: Path, source: AnyPath) -> VaswaniForConditionalGeneration:
-    """The model in float32, with the plainest attention and with positions that a graph can hold.
-
-    Raises:
-        ValueError: if it is another model or lacks weights.
-    """
-    differences = Differences(f"{source} to ONNX")
-    config = load_config(folder, source)
-    differences.refuse_if(
-        not isinstance(config, VaswaniConfig),
-        f'model_type is "{config.model_type}", expected "{VaswaniConfig.model_type}"; first import '
-        f"it as a Vaswani model",
-    )
-    differences.check()
-    check_folder(folder, str(source))
-    model = VaswaniForConditionalGeneration.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    )
-    check_finite(model)
-    for stack in (model.model.encoder, model.model.decoder):
+    """The model with the plainest attention, and with positions that a graph can hold."""
+    model = load_vaswani(folder, source, attn_implementation="eager")
+    stacks: tuple[Any, Any] = (model.model.encoder, model.model.decoder)
+    for stack in stacks:
         positions = stack.embedding.positions
         learned = model.config.position_encoding == "learned"
         stack.embedding.positions = PositionTable(positions.weight if learned else positions.table)
     # The folder holds none of the Python files that the entry points at.
     if hasattr(model.config, "auto_map"):
         del model.config.auto_map
-    return model.eval()
+    return model
 
 
 class PositionTable(nn.Module):
-    """Positions of a fixed number: a graph can neither grow a table nor raise an error of ours."""
+    """A table of a fixed number of positions: a graph cannot compute more of them."""
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
@@ -151,7 +141,7 @@ class EncoderGraph(nn.Module):
 
 
 class DecoderGraph(nn.Module):
-    """Target ids to logits and to what the next step needs; the common part of two graphs."""
+    """Target ids to logits, keys and values; what both graphs of the decoder share."""
 
     def __init__(self, model: VaswaniForConditionalGeneration) -> None:
         super().__init__()
@@ -180,7 +170,7 @@ class DecoderGraph(nn.Module):
 
 
 class FirstStepGraph(DecoderGraph):
-    """The beginning of a target, and the memory, to logits and all keys and values."""
+    """The start of a target, and the memory, to logits and all keys and values."""
 
     def forward(
         self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
@@ -191,7 +181,7 @@ class FirstStepGraph(DecoderGraph):
 
 
 class LaterStepGraph(DecoderGraph):
-    """More of a target, with all keys and values so far, to logits and longer keys and values."""
+    """The next ids of a target, with earlier keys and values, to logits and new keys and values."""
 
     def forward(
         self, input_ids: Tensor, encoder_attention_mask: Tensor, past: list[Tensor]
@@ -202,7 +192,7 @@ class LaterStepGraph(DecoderGraph):
             DynamicCache([layer[:2] for layer in layers]),
             DynamicCache([layer[2:] for layer in layers]),
         )
-        # Of the memory only the length is asked for: its keys and values are in the cache.
+        # Only the length of the memory is read: its keys and values are in the cache.
         memory = encoder_attention_mask.unsqueeze(-1).float()
         return self.decode(input_ids, memory, encoder_attention_mask, cache, SIDES[:1])
 
@@ -276,7 +266,7 @@ def graphs_of(model: VaswaniForConditionalGeneration) -> dict[str, Graph]:
 
 
 def _export(graph: Graph) -> torch.onnx.ONNXProgram:
-    """The graph in ONNX, without the exporter's notes, which quote files of this machine."""
+    """The graph in ONNX, without the exporter's notes, which quote paths of this machine."""
     with torch.no_grad(), _quietly():
         exported = torch.onnx.export(
             graph.module.eval(),
@@ -294,11 +284,11 @@ def _export(graph: Graph) -> torch.onnx.ONNXProgram:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Silence what nobody can act on: axes of one name, torchvision that is absent."""
+    """Silence warnings that no user can act on: axes of one name, missing torchvision."""
     root, exporter = standard_logging.getLogger(), standard_logging.getLogger("torch.onnx")
     level, handler = exporter.level, standard_logging.NullHandler()
     exporter.setLevel(standard_logging.ERROR)
-    # Where the root has no handler, onnxruntime's `logging.info()` would give it one for good.
+    # Without a handler of the root, onnxruntime's `logging.info()` would install one.
     root.addHandler(handler)
     try:
         with warnings.catch_warnings():
@@ -317,7 +307,7 @@ def _quantize(program: torch.onnx.ONNXProgram, path: Path) -> None:
         exact, prepared = Path(scratch) / "exact.onnx", Path(scratch) / "prepared.onnx"
         program.save(str(exact))
         is_large = len(list(Path(scratch).iterdir())) > 1  # the weights lie beside the graph
-        # Makes a constant of a tied matrix's transpose, which only then is quantized.
+        # Makes the transpose of a tied matrix a constant; only constants are quantized.
         preparation.quant_pre_process(
             exact, prepared, skip_symbolic_shape=True, save_as_external_data=is_large
         )
@@ -337,22 +327,11 @@ def _quantize(program: torch.onnx.ONNXProgram, path: Path) -> None:
         )
 
 
-def _save_tokenizers(found: Path, source: AnyPath, folder: Path) -> None:
-    """Save the source's tokenizer, and the target's where there is one of its own."""
-    if not any((found / name).is_file() for name in ("tokenizer_config.json", "tokenizer.json")):
-        logger.warning(f"{source} has no tokenizer, so that the ONNX folder has none either.")
-        return
-    tokenizer, target_tokenizer = load_tokenizers(found)
-    tokenizer.save_pretrained(folder)
-    if target_tokenizer is not None:
-        target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
-
-
 # Running the graphs
 
 
 class OnnxModel:
-    """An exported folder, run by onnxruntime on the processor.
+    """A folder of `to_onnx`, run by onnxruntime on the CPU.
 
     Args:
         folder: what `to_onnx` wrote.
@@ -371,17 +350,17 @@ class OnnxModel:
         for name in (ENCODER, FIRST_STEP, LATER_STEPS):
             path = Path(folder) / f"{name}.onnx"
             if not path.is_file():
-                raise FileNotFoundError(f"{path} is missing; to_onnx writes folders that have it.")
+                raise FileNotFoundError(f"{path} is missing; write the folder with to_onnx.")
             self.sessions[name] = onnxruntime.InferenceSession(
                 path, options, providers=["CPUExecutionProvider"]
             )
-        self.settings: dict[str, Any] = {}  # where both files say something, the second holds
+        self.settings: dict[str, Any] = {}  # the second file takes precedence
         for name in ("config.json", "generation_config.json"):
             entries = json.loads((Path(folder) / name).read_text(encoding="utf-8"))
             self.settings |= {key: value for key, value in entries.items() if value is not None}
 
     def run(self, graph: str, **inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """The outputs of a graph by name; of the inputs, those that it has are passed to it."""
+        """The outputs of a graph by name; inputs that it lacks are left out."""
         session = self.sessions[graph]
         wanted = {node.name for node in session.get_inputs()}
         outputs = session.run(None, {name: inputs[name] for name in wanted})
@@ -391,12 +370,12 @@ class OnnxModel:
     def generate_greedy(
         self, input_ids: np.ndarray, attention_mask: np.ndarray, max_new_tokens: int
     ) -> np.ndarray:
-        """Translate by the most probable piece at each step, as `generate(num_beams=1)` does.
+        """Translate greedily, as `generate(num_beams=1)` does.
 
         Args:
             input_ids: `(B, S)`, int64.
             attention_mask: `(B, S)`, int64, 1 at real tokens.
-            max_new_tokens: pieces of a translation at most.
+            max_new_tokens: most tokens of a translation.
 
         Returns:
             Ids `(B, 1 + new tokens)`, the decoder's start first, padded on the right.

@@ -12,7 +12,7 @@ from .differences import Differences
 
 
 class TensorReader:
-    """Tensors taken out of a checkpoint by name, with every missing or odd one noted.
+    """Takes tensors out of a checkpoint by name, and notes every missing or unexpected one.
 
     Args:
         tensors: the checkpoint's, by name.
@@ -25,7 +25,7 @@ class TensorReader:
         self.taken: set[str] = set()
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """A tensor in float32; one of zeros, and a note, where it is missing or misshapen."""
+        """A tensor in float32; if it is missing or has another shape, zeros, and a note."""
         self.taken.add(name)
         tensor = self.tensors.get(name)
         if tensor is None:
@@ -38,12 +38,27 @@ class TensorReader:
             return tensor.float()
         return torch.zeros(shape)
 
+    def take_affine(
+        self, theirs: str, ours: str, *shape: int, has_bias: bool = True
+    ) -> dict[str, Tensor]:
+        """The weight and bias of a linear layer or of a layer normalization.
+
+        Args:
+            theirs: its name in the checkpoint.
+            ours: its name here.
+            shape: of the weight; the bias has the first dimension.
+            has_bias: whether the checkpoint has one; without, it is zeros, which do the same.
+        """
+        weight = self.take(f"{theirs}.weight", *shape)
+        bias = self.take(f"{theirs}.bias", shape[0]) if has_bias else torch.zeros(shape[0])
+        return {f"{ours}.weight": weight, f"{ours}.bias": bias}
+
     def ignore(self, *names: str) -> None:
-        """Pass over tensors that carry nothing, whether they are there or not."""
+        """Leave out tensors that carry nothing, whether they exist or not."""
         self.taken.update(names)
 
     def refuse_rest(self) -> None:
-        """Note every tensor that nobody has asked for."""
+        """Note every tensor that was neither taken nor ignored."""
         for name in sorted(self.tensors.keys() - self.taken):
             self.differences.add(
                 f"{name} {tuple(self.tensors[name].shape)} has no place in this model"

@@ -1,16 +1,27 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Which packages come with an extra? A missing one is an error that names it."""
+"""Which packages come with an extra? A missing one is an error that names the extra."""
 
 import importlib
 from types import ModuleType
 
 
-def require(name: str, extra: str = "export") -> ModuleType:
-    """Import an optional package.
+# The packages that are imported by `require`, and the extra of pyproject.toml that brings each.
+EXTRAS = {
+    "ctranslate2": "export",
+    "matplotlib": "plot",
+    "onnx": "export",
+    "onnx_ir": "export",
+    "onnxruntime": "export",
+    "onnxscript": "export",
+    "sentencepiece": "export",
+}
+
+
+def require(name: str) -> ModuleType:
+    """Import an optional package, or a module of one.
 
     Args:
-        name: of the module.
-        extra: of this package that brings it.
+        name: of the module, such as `onnxruntime.quantization`; its package is in `EXTRAS`.
 
     Raises:
         ImportError: naming the extra to install.
@@ -18,9 +29,10 @@ def require(name: str, extra: str = "export") -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        extra = EXTRAS[name.partition(".")[0]]
         raise ImportError(
             f'{name} is needed for this: pip install "vaswani-hf[{extra}]"'
         ) from error
 
 
-__all__ = ["require"]
+__all__ = ["EXTRAS", "require"]

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What goes wrong on the way to the Hub or from it, said so that a user knows what to do."""
+"""Errors of the Hub, in one line that names what failed and what to do."""
 
 import re
 from collections.abc import Iterator
@@ -22,18 +22,15 @@ NetworkError: type[Exception] = HfHubHTTPError.__bases__[0]
 
 
 class HubError(OSError):
-    """What went wrong on the way to the Hub or from it, and what to do; never holds a token."""
-
-
-# What goes wrong
+    """An upload or download that failed: what failed and what to do, without any token."""
 
 
 @contextmanager
-def explained(doing: str, repo_id: str) -> Iterator[None]:
-    """Turn what huggingface_hub raises into one clear `HubError`, without any token.
+def as_hub_error(action: str, repo_id: str) -> Iterator[None]:
+    """Turn any error of huggingface_hub into a `HubError`, without any token.
 
     Args:
-        doing: what was tried, such as `push to org/name`.
+        action: what was tried, such as `push to org/name`.
         repo_id: the repository.
     """
     try:
@@ -41,45 +38,44 @@ def explained(doing: str, repo_id: str) -> Iterator[None]:
     except HubError:
         raise
     except (OSError, NetworkError, HfHubHTTPError, RuntimeError) as error:
-        # A file that does not come through is a RuntimeError, whose cause says more.
+        # A failed transfer is a RuntimeError, whose cause says more.
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        # It is not chained: its text may hold what was sent.
+        # Not chained: the original text may hold the token.
         raise HubError(
-            _explanation(cause if isinstance(error, RuntimeError) else error, doing, repo_id)
+            _explanation(cause if isinstance(error, RuntimeError) else error, action, repo_id)
         ) from None
 
 
-def _explanation(error: Exception, doing: str, repo_id: str) -> str:
-    start = f"Could not {doing}: "
+def _explanation(error: Exception, action: str, repo_id: str) -> str:
+    start = f"Could not {action}: "
     status = None
     if isinstance(error, HfHubHTTPError) and error.response is not None:
         status = error.response.status_code
     if isinstance(error, OfflineModeIsEnabled):
         return start + "HF_HUB_OFFLINE is set; unset it."
     if isinstance(error, LocalTokenNotFoundError):
-        return start + "no token is there; log in by `hf auth login`, or set HF_TOKEN."
+        return start + "no token was found; log in with `hf auth login`, or set HF_TOKEN."
     if isinstance(error, RevisionNotFoundError):
-        return start + f"{repo_id} has no such revision."
+        return start + f"{repo_id} has no such revision; check the branch, tag or commit."
     if status == 401 and not isinstance(error, RepositoryNotFoundError):
-        return start + "the Hub does not know the token; log in again by `hf auth login`."
+        return start + "the Hub does not know the token; log in again with `hf auth login`."
     if isinstance(error, RepositoryNotFoundError):
         return start + (
             f"{constants.ENDPOINT} has no such repository, or it is private and the token may not "
-            f"see it; check the name, or log in by `hf auth login`."
+            f"read it; check the name, or log in with `hf auth login`."
         )
     if status == 403:
         return start + (
-            "the token may not write there; check the name and that the token has the right to "
-            "write."
+            "the token may not write there; check the name, and that the token has write access."
         )
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT, EFBIG):
         return start + (
             f"no space is left on the disk of {error.filename or constants.HF_HUB_CACHE}; free "
-            f"some, or set HF_HOME to a folder of another disk."
+            f"some, or set HF_HOME to a folder on another disk."
         )
-    again = "Run the same again: what has come through is not sent twice."
+    again = "Run the same again: finished transfers are not repeated."
     if status is not None and status >= 500:
-        return start + f"the Hub answered {status}, an error of its own. {again}"
+        return start + f"the Hub answered {status}, a server error. {again}"
     if isinstance(error, LocalEntryNotFoundError):
         return start + (
             f"it is not in the cache ({constants.HF_HUB_CACHE}), and {constants.ENDPOINT} could "

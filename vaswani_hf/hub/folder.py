@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""A model's folder: written so that it loads anywhere, and looked through before it is loaded."""
+"""A model's folder: written so that it loads anywhere, and checked before it is loaded."""
 
 import json
 import shutil
@@ -18,8 +18,8 @@ from ..configuration_vaswani import VaswaniConfig
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 
 
-# The files that a folder needs for `trust_remote_code=True`; they import only each other, torch and
-# transformers.
+# The model's code, which `trust_remote_code=True` loads. The files import only each other, torch,
+# transformers and huggingface_hub.
 REMOTE_CODE = (
     "configuration_vaswani.py",
     "modeling_vaswani.py",
@@ -37,13 +37,13 @@ AUTO_MAP = {
 TARGET_TOKENIZER = "target_tokenizer"  # the subfolder, where the target has one of its own
 # What training/run.py leaves beside a model.
 RESULTS, RECIPE, CURVES = "results.json", "config.yaml", "log_history.json"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")  # such files run code when they are read
-_NUM_SHOWN = 5
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")  # reading such files can run code
+MAX_SHOWN = 5  # differences in an error
 
 
 def export(
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: PreTrainedTokenizerBase | None,
     folder: str | PathLike[str],
     *,
     target_tokenizer: PreTrainedTokenizerBase | None = None,
@@ -53,7 +53,7 @@ def export(
 
     Args:
         model: a trained model; its configuration, generation configuration and weights are saved.
-        tokenizer: its tokenizer.
+        tokenizer: its tokenizer; `None` writes none.
         folder: where to; files of the same names are replaced.
         target_tokenizer: the target's, where it has one of its own.
         max_shard_size: weights above it go into several files; bytes, or a text such as `"500MB"`.
@@ -62,9 +62,8 @@ def export(
     # The library's trainer switches the cache off in the configuration it trains with.
     model.config.use_cache = True
     model.save_pretrained(folder, max_shard_size=max_shard_size)
-    tokenizer.save_pretrained(folder)
-    if target_tokenizer is not None:
-        target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
+    if tokenizer is not None:
+        save_tokenizers(folder, tokenizer, target_tokenizer)
     for name in REMOTE_CODE:
         shutil.copyfile(Path(__file__).parents[1] / name, folder / name)
     path = folder / CONFIG_NAME
@@ -73,10 +72,21 @@ def export(
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[str, Any]:
-    """Refuse a folder that would not load, or of which the library would load less than it holds.
+def save_tokenizers(
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    target_tokenizer: PreTrainedTokenizerBase | None,
+) -> None:
+    """Save the tokenizer, and in a subfolder the target's where it has one of its own."""
+    tokenizer.save_pretrained(folder)
+    if target_tokenizer is not None:
+        target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
 
-    A weight that is missing would else be drawn at random, with no more than a warning.
+
+def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[str, Any]:
+    """Refuse a folder whose weights or configuration are damaged or do not fit each other.
+
+    The library itself would initialize a missing weight at random, with only a warning.
 
     Args:
         folder: the model's folder.
@@ -86,8 +96,8 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
         The content of `config.json`.
 
     Raises:
-        ValueError: if the configuration or the weights are missing, torn, pickled, or do not go
-            with each other.
+        ValueError: if the configuration or the weights are missing, damaged, pickled, or do not
+            fit each other.
     """
     folder, name = Path(folder), name or str(folder)
     config = _read_object(folder / CONFIG_NAME, name)
@@ -98,13 +108,13 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
         with torch.device("meta"):
             model = VaswaniForConditionalGeneration(VaswaniConfig.from_dict(dict(config)))
     except (ValueError, TypeError, StrictDataclassError) as error:
-        raise ValueError(f"{CONFIG_NAME} of {name} says what cannot be: {error}") from None
+        raise ValueError(f"{CONFIG_NAME} of {name} is invalid: {error}") from None
     differences = _differences(model, shapes)
     if differences:
-        more = f"\n  and {len(differences) - _NUM_SHOWN} more" * (len(differences) > _NUM_SHOWN)
+        more = f"\n  and {len(differences) - MAX_SHOWN} more" * (len(differences) > MAX_SHOWN)
         raise ValueError(
-            f"The weights of {name} are not those that its {CONFIG_NAME} describes:"
-            + "".join(f"\n  {difference}" for difference in differences[:_NUM_SHOWN])
+            f"The weights of {name} do not fit its {CONFIG_NAME}:"
+            + "".join(f"\n  {difference}" for difference in differences[:MAX_SHOWN])
             + more
         )
     return config
@@ -112,18 +122,18 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
 
 def _read_object(path: Path, name: str) -> dict[str, Any]:
     if not path.is_file():
-        raise ValueError(f"{name} is no model's folder: it has no {path.name}.")
+        raise ValueError(f"{name} is not a model's folder: it has no {path.name}.")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path.name} of {name} is no JSON: {error}") from None
+        raise ValueError(f"{path.name} of {name} is not valid JSON: {error}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path.name} of {name} must hold an object, not {content!r}.")
+        raise ValueError(f"{path.name} of {name} must hold a JSON object, got {content!r}.")
     return content
 
 
 def _shapes_of_weights(folder: Path, name: str) -> dict[str, tuple[int, ...]]:
-    """What the safetensors of a folder hold, by name, out of their headers."""
+    """The shapes of the weights of a folder, by name, read from the headers of its safetensors."""
     if (folder / SAFE_WEIGHTS_NAME).is_file():
         files = [SAFE_WEIGHTS_NAME]
     elif (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
@@ -131,7 +141,7 @@ def _shapes_of_weights(folder: Path, name: str) -> dict[str, tuple[int, ...]]:
         files = sorted(set(weight_map.values()))
     else:
         pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-        why = f"only {', '.join(pickles)}, and what is pickled is never read" * bool(pickles)
+        why = f"only {', '.join(pickles)}; pickled files are never read" * bool(pickles)
         raise ValueError(f"{name} has no {SAFE_WEIGHTS_NAME}{': ' if why else ''}{why}.")
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
@@ -143,7 +153,7 @@ def _shapes_of_weights(folder: Path, name: str) -> dict[str, tuple[int, ...]]:
                     shapes[key] = tuple(tensors.get_slice(key).get_shape())
         except SafetensorError as error:
             raise ValueError(
-                f"{file} of {name} is torn ({error}); fetch or save it again."
+                f"{file} of {name} is damaged ({error}); fetch or save it again."
             ) from None
     return shapes
 
@@ -152,7 +162,9 @@ def _differences(
     model: VaswaniForConditionalGeneration, found: Mapping[str, tuple[int, ...]]
 ) -> list[str]:
     prefix = f"{model.base_model_prefix}."
-    if not any(name.startswith(prefix) for name in found):  # a model without pre-softmax layer
+    if not any(
+        name.startswith(prefix) for name in found
+    ):  # of a model without the pre-softmax layer
         found = {prefix + name: shape for name, shape in found.items()}
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     tied = model.all_tied_weights_keys  # {target: source}; one of the two is enough

@@ -1,8 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""python -P stranger.py NAME REVISION SENTENCES: translate as one without this package does.
+"""python -P fresh_process.py NAME REVISION SENTENCES: translate without this package.
 
-`SENTENCES` is a list in JSON, and so is what is printed. This file imports nothing of the package,
-so that what it loads is what lies on the Hub, code included.
+`SENTENCES` is a list in JSON, and so is what is printed. This file imports nothing of the package:
+the model's code comes from the Hub like its weights.
 """
 
 import json

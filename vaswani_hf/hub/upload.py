@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""To the Hub: a folder is checked, staged, sent, fetched again and compared."""
+"""Pushing a model's folder to the Hub: checked, staged, uploaded, fetched again and compared."""
 
 import json
 import logging
@@ -35,9 +35,9 @@ from huggingface_hub.utils import (
 from transformers.utils import CONFIG_NAME
 
 from ..configuration_vaswani import VaswaniConfig
-from . import fresh_process as stranger
+from . import fresh_process
 from .card import CARD, card_for_push
-from .errors import HubError, NetworkError, explained
+from .errors import HubError, NetworkError, as_hub_error
 from .folder import CURVES, PICKLES, RECIPE, RESULTS, check_folder, export
 from .verification import sample_sentences, verify
 
@@ -45,25 +45,21 @@ from .verification import sample_sentences, verify
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-# Weights of an earlier push that the new ones replace, under other names.
-REPLACED = ("*.safetensors", "*.safetensors.index.json", *PICKLES)
-ATTEMPTS_SECONDS = (1.0, 4.0)  # waits between attempts where the Hub has failed
+# Weights of an earlier push, which the new ones replace whatever their names.
+REPLACED_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", *PICKLES)
+RETRY_WAITS_SECONDS = (1.0, 4.0)  # before the second and the third attempt
 
 
 class Pushed(NamedTuple):
-    """What a push came to.
+    """The commit that a push made, and what the fetched model translates.
 
-    `translations` are pairs of a source and what the fetched model makes of it; none where the push
-    was not verified.
+    `translations` are pairs of a source and its translation; empty if the push was not verified.
     """
 
     repo_id: str
     commit: str
     url: str
     translations: list[tuple[str, str]]
-
-
-# To the Hub
 
 
 def push(
@@ -79,29 +75,30 @@ def push(
     token: str | None = None,
     is_verified: bool = True,
 ) -> Pushed:
-    """Push a model's folder; then fetch it as a stranger does, and compare translations.
+    """Push a model's folder; then fetch it without this package, and compare translations.
 
-    Up go weights in safetensors, configurations, tokenizers, the model's code, the card and what
-    training left behind of figures and settings, the places of its files cut to their names.
-    Nothing in the folder changes. A push that was broken off is finished by another one.
+    Pushed are the weights in safetensors, configurations, tokenizers, the model's code, the card,
+    and figures and settings of the training, in which absolute paths are cut to file names. The
+    folder is not changed. Running an interrupted push again finishes it.
 
     Args:
         folder: what `training/run.py` or `vaswani-hf convert --from` wrote.
-        repo_id: `org/name`, or `name` for one's own; it is made where it does not exist.
+        repo_id: `org/name`, or `name` for one's own; created if it does not exist.
         private: whether a new repository is private; the Hub's setting unless given.
-        revision: branch to push to, made where it does not exist; `main` unless given.
+        revision: branch to push to, created if it does not exist; `main` unless given.
         license: identifier of the model's license, such as `cc-by-4.0`; that of the folder's card
             unless given.
         source_language: code of the source language, such as `en`; the card's unless given.
         target_language: code of the target language, likewise.
         max_shard_size: weights above it go into several files; bytes, or a text such as `"500MB"`.
-        token: with the right to write; the one that is logged in unless given.
+        token: one with write access; the one that is logged in unless given.
         is_verified: whether to fetch and compare.
 
     Raises:
         ValueError: if the folder cannot be pushed as it is, no license is known, or the
             repository holds something else.
-        HubError: if the Hub cannot be reached or refuses, or what is fetched translates otherwise.
+        HubError: if the Hub cannot be reached or refuses, or the fetched model translates
+            differently.
     """
     folder = Path(folder)
     check_pushable(folder)
@@ -111,14 +108,14 @@ def push(
         staged = Path(temporary) / folder.resolve().name
         model, tokenizer, target_tokenizer = stage(folder, staged, max_shard_size)
         repo_id = prepare(repo_id, card, private=private, revision=revision, token=token)
-        # Now that the name is whole.
+        # Again, because only now the name of the owner is known.
         card = card_for_push(folder, repo_id, languages=languages, license=license)
         card.save(staged / CARD)
         commit = upload(staged, repo_id, revision=revision, token=token)
     translations: list[tuple[str, str]] = []
     if is_verified:
         sentences = sample_sentences(folder)
-        local = stranger.translate(model, tokenizer, target_tokenizer, sentences)
+        local = fresh_process.translate(model, tokenizer, target_tokenizer, sentences)
         translations = list(zip(sentences, local, strict=True))
         verify(repo_id, commit, translations, token=token)
     url = f"{constants.ENDPOINT}/{repo_id}" + (f"/tree/{revision}" if revision else "")
@@ -126,14 +123,14 @@ def push(
 
 
 def check_pushable(folder: Path) -> None:
-    """Refuse with a `ValueError` what is no whole folder of this model."""
+    """Refuse with a `ValueError` a folder that is not a complete Vaswani model."""
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}.")
     model_type = check_folder(folder).get("model_type")
     if model_type != VaswaniConfig.model_type:
         raise ValueError(
-            f"{folder} holds a model of type {model_type}, and this pushes type "
-            f"{VaswaniConfig.model_type} only; `hf upload` takes any."
+            f"{folder} holds a model of type {model_type}; only type {VaswaniConfig.model_type} "
+            f"can be pushed here. `hf upload` takes any."
         )
 
 
@@ -145,50 +142,48 @@ def prepare(
     revision: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Make the repository, and the branch, where they do not exist; returns the repository's id.
+    """Create the repository and the branch if they do not exist; return the repository's id.
 
     Args:
         repo_id: `org/name`, or `name` for one's own.
-        card: whose metadata the Hub is asked to check.
+        card: the card, whose metadata the Hub checks.
         private: whether a new repository is private; the Hub's setting unless given.
         revision: the branch; `main` unless given.
         token: the one that is logged in unless given.
 
     Raises:
-        ValueError: if the name is none, or the Hub refuses the card's metadata, or the repository
-            holds another kind of model, or is public where a private one is asked for.
+        ValueError: if the name is invalid, the Hub refuses the card's metadata, or the repository
+            holds another kind of model, or is public although a private one is asked for.
         HubError: if the Hub cannot be reached or refuses.
     """
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise ValueError(f"{repo_id} cannot name a repository: {error}") from None
+        raise ValueError(f"{repo_id} is not a valid name of a repository: {error}") from None
     if token is None and get_token() is None and not constants.HF_HUB_OFFLINE:
-        raise HubError("No token to push with: log in by `hf auth login`, or set HF_TOKEN.")
+        raise HubError("No token to push with; log in with `hf auth login`, or set HF_TOKEN.")
     api = HfApi(token=token)
-    with explained(f"push to {repo_id}", repo_id):
-        _again(lambda: _validate(card, token), repo_id)
-        repo_id = _again(
+    with as_hub_error(f"push to {repo_id}", repo_id):
+        _retry(lambda: _validate(card, token), repo_id)
+        repo_id = _retry(
             lambda: api.create_repo(repo_id, private=private, exist_ok=True).repo_id, repo_id
         )
         if private and not api.model_info(repo_id).private:
             raise ValueError(
                 f"{repo_id} exists and is public, so nothing was pushed; make it private in its "
-                f"settings, or choose another name."
+                f"settings, or push to another name."
             )
         if revision is not None:
             api.create_branch(repo_id, branch=revision, exist_ok=True)
         model_type = _model_type_of(repo_id, revision, token)
         if model_type not in (None, VaswaniConfig.model_type):
-            raise ValueError(
-                f"{repo_id} is taken by a model of type {model_type}; choose another name."
-            )
+            raise ValueError(f"{repo_id} holds a model of type {model_type}; push to another name.")
         _check_may_write(api, repo_id)
     return repo_id
 
 
 def stage(folder: Path, staged: Path, max_shard_size: int | str = "5GB") -> tuple[Any, Any, Any]:
-    """Write what is pushed of a model's folder, but for the card, into a new one.
+    """Write all that is pushed of a model's folder, except the card, into a new folder.
 
     Returns:
         The model and the tokenizers of source and target.
@@ -197,7 +192,7 @@ def stage(folder: Path, staged: Path, max_shard_size: int | str = "5GB") -> tupl
         OSError: if one of them cannot be loaded, or the disk is full.
     """
     staged.mkdir(parents=True)
-    model, tokenizer, target_tokenizer = stranger.load(str(folder))
+    model, tokenizer, target_tokenizer = fresh_process.load(str(folder))
     other = None if target_tokenizer is tokenizer else target_tokenizer
     export(model.eval(), tokenizer, staged, target_tokenizer=other, max_shard_size=max_shard_size)
     for name, read, write in (
@@ -205,7 +200,7 @@ def stage(folder: Path, staged: Path, max_shard_size: int | str = "5GB") -> tupl
         (RECIPE, yaml.safe_load, _to_yaml),
     ):
         if (folder / name).is_file():
-            content = _without_places(read((folder / name).read_text(encoding="utf-8")))
+            content = _without_folders(read((folder / name).read_text(encoding="utf-8")))
             (staged / name).write_text(write(content).rstrip() + "\n", encoding="utf-8")
     if (folder / CURVES).is_file():
         shutil.copyfile(folder / CURVES, staged / CURVES)
@@ -220,7 +215,7 @@ def upload(
     message: str = "Upload the model",
     token: str | None = None,
 ) -> str:
-    """Push what `stage` wrote as one commit, and return its id; large files that are there stay."""
+    """Push what `stage` wrote as one commit, and return its id. Files on the Hub are not resent."""
     api = HfApi(token=token)
 
     def send() -> str:
@@ -229,17 +224,17 @@ def upload(
             folder_path=staged,
             revision=revision,
             commit_message=message,
-            delete_patterns=list(REPLACED),
+            delete_patterns=list(REPLACED_WEIGHTS),
         )
         return info.oid
 
-    with explained(f"push to {repo_id}", repo_id):
-        return _again(send, repo_id)
+    with as_hub_error(f"push to {repo_id}", repo_id):
+        return _retry(send, repo_id)
 
 
-def _again(send: Callable[[], Result], repo_id: str) -> Result:
-    """Try again where the Hub itself has failed: it is asked for the same state once more."""
-    for seconds in ATTEMPTS_SECONDS:
+def _retry(send: Callable[[], Result], repo_id: str) -> Result:
+    """Send, and try again after an error of the Hub itself; sending twice leaves the same state."""
+    for seconds in RETRY_WAITS_SECONDS:
         try:
             return send()
         except (HfHubHTTPError, NetworkError, ConnectionError) as error:
@@ -248,7 +243,7 @@ def _again(send: Callable[[], Result], repo_id: str) -> Result:
                 response is not None and response.status_code < 500
             ):
                 raise
-            logger.warning("%s: the Hub has failed; trying again.", repo_id)
+            logger.warning("%s: the Hub failed; trying again.", repo_id)
             time.sleep(seconds)
     return send()
 
@@ -257,13 +252,13 @@ def _check_may_write(api: HfApi, repo_id: str) -> None:
     try:
         api.auth_check(repo_id, write=True)
     except HfHubHTTPError as error:
-        # A Hub that does not know the question answers it when something is sent.
+        # A Hub without this question refuses when something is sent.
         if error.response is None or error.response.status_code != 404:
             raise
 
 
 def _validate(card: ModelCard, token: str | None) -> None:
-    """Ask the Hub whether it takes a card; `ModelCard.validate` asks the public one in any case."""
+    """Ask the Hub to check a card; `ModelCard.validate` would always ask the public Hub."""
     response = get_session().post(
         f"{constants.ENDPOINT}/api/validate-yaml",
         json={"repoType": "model", "content": str(card)},
@@ -279,7 +274,7 @@ def _validate(card: ModelCard, token: str | None) -> None:
 
 
 def _model_type_of(repo_id: str, revision: str | None, token: str | None) -> str | None:
-    """The type of the model that a repository holds already; `None` where it holds none."""
+    """The type of the model that is in a repository; `None` if there is none."""
     with tempfile.TemporaryDirectory(prefix="vaswani_hf_") as cache:
         try:
             path = hf_hub_download(
@@ -293,12 +288,12 @@ def _model_type_of(repo_id: str, revision: str | None, token: str | None) -> str
             return None
 
 
-def _without_places(value: Any) -> Any:
-    """The value with every absolute path cut to its last name: where files lie is nobody's."""
+def _without_folders(value: Any) -> Any:
+    """The value with every absolute path cut to its last name, since paths are private."""
     if isinstance(value, dict):
-        return {name: _without_places(item) for name, item in value.items()}
+        return {name: _without_folders(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_without_places(item) for item in value]
+        return [_without_folders(item) for item in value]
     if isinstance(value, str) and os.path.isabs(value):
         return Path(value).name
     return value

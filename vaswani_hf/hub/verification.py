@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""A pushed model, fetched by a fresh process and compared with the folder it came from."""
+"""Verifying a push: a fresh process fetches the model, and its translations are compared."""
 
 import json
 import os
@@ -8,12 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from huggingface_hub import (
-    constants,
-    get_token,
-)
+from huggingface_hub import constants, get_token
 
-from . import fresh_process as stranger
+from . import fresh_process
 from .errors import HubError, without_tokens
 from .folder import RESULTS
 
@@ -33,7 +30,7 @@ def verify(
     Args:
         repo_id: what was pushed.
         commit: the one to fetch.
-        translations: sources, and what they must become.
+        translations: sources and their expected translations.
         token: the one that is logged in unless given.
 
     Raises:
@@ -42,25 +39,16 @@ def verify(
     sentences = [source for source, _ in translations]
     token = token or get_token()
     with tempfile.TemporaryDirectory(prefix="vaswani_hf_verify_") as cache:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
         done = subprocess.run(
-            [sys.executable, "-P", stranger.__file__, repo_id, commit, json.dumps(sentences)],
+            [sys.executable, "-P", fresh_process.__file__, repo_id, commit, json.dumps(sentences)],
             capture_output=True,
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
-            env=kept
-            | {"HF_ENDPOINT": constants.ENDPOINT, "HF_HOME": cache}
-            | {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}
-            | {
-                name: os.environ[name]
-                for name in ("HF_HUB_DISABLE_XET", "HF_HUB_DISABLE_TELEMETRY")
-                if name in os.environ
-            }
-            | ({"HF_TOKEN": token} if token else {}),
+            env=_environment(cache, token),
         )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no error was shown"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise HubError(
             f"{repo_id} was pushed (commit {commit}), but a fresh process could not load it: "
             f"{without_tokens(last, token)}"
@@ -69,13 +57,28 @@ def verify(
     for (source, ours), theirs in zip(translations, fetched, strict=True):
         if ours != theirs:
             raise HubError(
-                f"{repo_id} was pushed (commit {commit}), but what was fetched translates "
-                f"{source!r} as {theirs!r}, and the folder as {ours!r}."
+                f"{repo_id} was pushed (commit {commit}), but the fetched model translates "
+                f"{source!r} as {theirs!r}, the folder's as {ours!r}."
             )
 
 
+def _environment(cache: str, token: str | None) -> dict[str, str]:
+    """An empty cache, no GPU, and of the Hub's variables only those that say how to reach it."""
+    kept = ("HF_HUB_DISABLE_XET", "HF_HUB_DISABLE_TELEMETRY")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or not name.startswith("HF_")
+    }
+    environment |= {"HF_ENDPOINT": constants.ENDPOINT, "HF_HOME": cache}
+    environment |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    if token:
+        environment["HF_TOKEN"] = token
+    return environment
+
+
 def sample_sentences(folder: Path) -> list[str]:
-    """Three sentences to compare by: sources of the run's test set, where it left some."""
+    """Three sentences to compare: sources of the run's test set, if its results hold some."""
     if (folder / RESULTS).is_file():
         results = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
         sources = [sample["source"] for sample in results.get("samples", [])]

@@ -6,6 +6,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..extras import require
+
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,14 +111,6 @@ def new_figure() -> "Figure":
     Raises:
         ImportError: naming the extra to install.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise ImportError(
-            'matplotlib is needed for pictures: pip install "vaswani-hf[plot]"'
-        ) from error
-    layout = ConstrainedLayoutEngine(
-        w_pad=0.1, h_pad=0.1, wspace=0.03
-    )  # inches; share of the width
-    return Figure(layout=layout)
+    figure, layouts = require("matplotlib.figure"), require("matplotlib.layout_engine")
+    # Padding in inches, the space between axes as a share of the width.
+    return figure.Figure(layout=layouts.ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, wspace=0.03))

@@ -19,7 +19,7 @@ from .loading import (
     load_tokenizers,
     read_json,
 )
-from .options import check_from, check_search, first_given
+from .options import check_at_least, check_search_options, first_given
 from .translator import LongSourceError, TextTranslator
 
 
@@ -27,9 +27,9 @@ logger = logging.get_logger(__name__)
 
 
 class Hypothesis(NamedTuple):
-    """A translation that CTranslate2 has found.
+    """A translation found by CTranslate2.
 
-    `ids` are the target's, `</s>` included where it has ended; `log_prob` is the sum over them.
+    `ids` are target ids, with `</s>` if it has ended; `log_prob` is the sum over them.
     """
 
     ids: list[int]
@@ -37,40 +37,40 @@ class Hypothesis(NamedTuple):
 
 
 class CTranslate2Translator(TextTranslator):
-    """A folder of CTranslate2 with its tokenizer, such as `to_ctranslate2` writes.
+    """Translates by CTranslate2, from a folder such as `to_ctranslate2` writes.
 
-    What `None` leaves open comes from `generation_config.json` of the folder.
+    An option that is `None` is taken from the folder's `generation_config.json`.
 
-    CTranslate2 knows one length penalty, the length to the power of alpha, and its search ends when
-    a number of hypotheses have ended, whatever the others could still become. A penalty never
-    changes which hypotheses of one length go on, so that CTranslate2 is asked for twice as many as
-    there are beams, and these are ranked here by either formula. With `early_stopping=True` in the
-    config it is asked for as many as beams, which is the library's own search.
+    CTranslate2 has one length penalty, the length to the power of alpha, and stops when a number of
+    hypotheses have ended, however well the others could still score. The penalty does not change
+    which hypotheses of one length survive. So this class asks CTranslate2 for twice as many
+    hypotheses as beams and ranks them by either formula. With `early_stopping=True` in the config
+    it asks for as many as beams, which is the search of transformers.
 
-    What comes out, in float32, is what `generate()` says for one beam and for `"power"`, but for a
-    sentence in which the model finds no end. By `"wu"` about one translation in a hundred differs:
-    the search of the paper also counts what ends among the second K of the 2K best continuations,
-    which CTranslate2 passes over. Where the config's `early_stopping` is not the paper's `"never"`,
-    about four in a hundred do.
+    In float32, translations equal those of `generate()` for one beam and for `"power"`, except
+    where the model finds no end. By `"wu"` about one translation in a hundred differs: the paper's
+    search also counts hypotheses that end among the second K of the 2K best continuations, which
+    CTranslate2 ignores. Where the config's `early_stopping` is not the paper's `"never"`, about
+    four in a hundred differ.
 
     Args:
         folder: the folder, on this machine.
         device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one.
         compute_type: what CTranslate2 computes in, such as `"int8"`; `"default"` for the
             quantization of the folder.
-        threads: CPU threads, each of which translates batches of its own; `None` for PyTorch's
-            number.
+        threads: CPU threads, each of which translates batches of its own; `None` for as many as
+            PyTorch uses.
         num_beams: beam width.
         length_penalty: exponent of the length penalty, alpha.
         length_penalty_type: `"wu"` or `"power"`, as in `generate()` of Vaswani models.
-        max_extra_tokens: a translation has at most so many tokens more than its source.
-        batch_tokens: padded source tokens in a thread's batch, at most; a longer sentence is one
-            alone.
-        max_batch_sentences: sentences in a thread's batch, at most.
+        max_extra_tokens: how many tokens a translation may have beyond its source.
+        batch_tokens: most padded source tokens of a thread's batch; a longer sentence is a batch of
+            its own.
+        max_batch_sentences: most sentences of a thread's batch.
 
     Raises:
-        ValueError: if this is no folder of CTranslate2 or a damaged one, if the device cannot be
-            used, or an option has a value that it cannot have.
+        ValueError: if the folder is not one of CTranslate2 or is damaged, the device cannot be
+            used, or an option is out of range.
         ImportError: if ctranslate2 is missing.
     """
 
@@ -91,15 +91,15 @@ class CTranslate2Translator(TextTranslator):
         folder = Path(folder)
         if not (folder / CTRANSLATE2_WEIGHTS).is_file():
             raise ValueError(
-                f"{folder} is no folder of CTranslate2, which would hold {CTRANSLATE2_WEIGHTS}: "
-                f"make one with `vaswani-hf convert --to ctranslate2`, or use Translator, on the "
+                f"{folder} is not a folder of CTranslate2: it has no {CTRANSLATE2_WEIGHTS}. Make "
+                f"one with `vaswani-hf convert --to ctranslate2`, or use Translator, on the "
                 f"command line --engine transformers."
             )
         ctranslate2 = require("ctranslate2")
-        check_from(
+        check_at_least(
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
-        check_search(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
+        check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         if device in (None, "auto"):
             device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
         kind, _, index = device.partition(":")
@@ -108,9 +108,10 @@ class CTranslate2Translator(TextTranslator):
         settings = read_json(folder / "config.json")
         if settings is None or "eos_token" not in settings:
             raise ValueError(
-                f"{folder} has no config.json of `vaswani-hf convert --to ctranslate2`."
+                f"{folder} has no config.json with an eos_token; convert it again with "
+                f"`vaswani-hf convert --to ctranslate2`."
             )
-        # Each thread translates batches of its own: two at one batch are slower than one.
+        # A thread for each batch: two threads at one batch are slower than one.
         self.workers = first_given(threads, torch.get_num_threads()) if kind == "cpu" else 1
         super().__init__(
             *load_tokenizers(folder),
@@ -133,7 +134,7 @@ class CTranslate2Translator(TextTranslator):
         self.source_pieces = _load_pieces(folder, "source")
         self.target_pieces = _load_pieces(folder, "target")
         self.id_of_piece = {piece: token for token, piece in enumerate(self.target_pieces)}
-        self.end = self.id_of_piece[settings["eos_token"]]
+        self.end_id = self.id_of_piece[settings["eos_token"]]
         self.suppressed = [
             [self.target_pieces[token] for token in tokens] for tokens in forbidden_pieces(config)
         ]
@@ -152,9 +153,9 @@ class CTranslate2Translator(TextTranslator):
             ) from error
         if self.num_beams > 1 and self.length_penalty_type == WU:
             logger.warning_once(
-                "CTranslate2 knows no length penalty of Wu et al.: what it finds is ranked again "
-                "by their formula, and a few translations in a hundred differ from those of "
-                f'generate(). length_penalty_type="{POWER}" gives the same in both.'
+                "CTranslate2 lacks the length penalty of Wu et al.: its hypotheses are ranked "
+                "again by that formula, and a few translations in a hundred differ from those of "
+                f'generate(). With length_penalty_type="{POWER}" both give the same.'
             )
 
     @classmethod
@@ -165,12 +166,12 @@ class CTranslate2Translator(TextTranslator):
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
         """The target ids of one batch of source ids.
 
-        CTranslate2 has one length limit a batch. A sentence for which the search has gone on to the
-        sentence's own limit or beyond is translated again alone, which is seldom.
+        CTranslate2 has one length limit for a batch. A sentence whose search has reached its own
+        limit is translated again alone, which is rare.
 
         Raises:
             LongSourceError: if a source has more tokens than the model has positions.
-            ValueError: if what the model computes are no numbers.
+            ValueError: if the model computes NaN.
         """
         most = self.max_positions
         for place, source in enumerate(sources):
@@ -190,10 +191,10 @@ class CTranslate2Translator(TextTranslator):
         return targets
 
     def search(self, sources: list[list[int]], max_tokens: int) -> list[list[Hypothesis]]:
-        """What CTranslate2 finds for each source, with at most so many tokens, `</s>` included."""
+        """The hypotheses for each source, of at most `max_tokens` tokens, `</s>` included."""
         patience = self.patience if self.num_beams > 1 else 1
         alpha = self.length_penalty
-        # As many for each thread, but no more than a thread may have.
+        # The same share for each thread, within its token budget.
         share = math.ceil(len(sources) / self.workers)
         if self.workers * share * max(map(len, sources)) > self.batch_tokens:
             share = max(len(sources) // self.workers, 1)
@@ -207,14 +208,14 @@ class CTranslate2Translator(TextTranslator):
             return_scores=True,
             return_end_token=True,
             suppress_sequences=self.suppressed or None,
-            max_input_length=0,  # else it cuts long sources in silence
+            max_input_length=0,  # otherwise it cuts long sources silently
             max_decoding_length=max_tokens,
             min_decoding_length=0,
         )
         if any(math.isnan(score) for result in results for score in result.scores):
             raise ValueError(
-                "The model computes NaN: its weights are no numbers, or too large for its "
-                "compute_type."
+                "The model computes NaN: its weights are NaN, or too large for its compute_type; "
+                "try compute_type float32."
             )
         return [
             [
@@ -227,17 +228,17 @@ class CTranslate2Translator(TextTranslator):
         ]
 
     def best(self, hypotheses: Sequence[Hypothesis]) -> Hypothesis:
-        """The best by the length penalty.
+        """The best hypothesis by the length penalty.
 
-        One that a limit has cut off wins by `"wu"` only where none has ended; by `"power"` it
-        competes, as in the library's search.
+        By `"wu"`, one that the limit cut off wins only if none has ended; by `"power"` it competes,
+        as in the search of transformers.
         """
 
         def rank(hypothesis: Hypothesis) -> tuple[bool, float]:
             num_tokens, alpha = len(hypothesis.ids), self.length_penalty
             if self.length_penalty_type == POWER:
                 return True, hypothesis.log_prob / num_tokens**alpha
-            has_ended = hypothesis.ids[-1] == self.end
+            has_ended = hypothesis.ids[-1] == self.end_id
             return has_ended, hypothesis.log_prob / wu_length_penalty(num_tokens, alpha)
 
         return max(hypotheses, key=rank)

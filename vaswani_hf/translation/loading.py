@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What translation reads of a folder beside the weights."""
+"""What a translator reads from a folder: tokenizers and configurations, and a check of weights."""
 
 import json
 from os import PathLike
@@ -19,7 +19,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from ..hub.folder import TARGET_TOKENIZER
 
 
-CTRANSLATE2_WEIGHTS = "model.bin"  # what every folder of CTranslate2 holds, and no other
+CTRANSLATE2_WEIGHTS = "model.bin"  # every folder of CTranslate2 has it, and no other folder
 
 
 def load_tokenizers(
@@ -28,7 +28,7 @@ def load_tokenizers(
     """The tokenizer of a folder, and the target's where `target_tokenizer/` holds one.
 
     Raises:
-        ValueError: if there is none that loads; what is damaged is named.
+        ValueError: if none can be loaded; a damaged file is named.
         ImportError: if it needs a library that is not installed.
     """
     tokenizer = _load_tokenizer(Path(folder))
@@ -45,47 +45,52 @@ def _load_tokenizer(folder: Path, **options: Any) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, **options)
     except ImportError:
         raise
-    # The library lets through whatever the first tokenizer class fails with for want of files.
+    # The library lets through whatever error the first tokenizer class raises for missing files.
     except Exception as error:
         raise ValueError(
-            f"{folder} holds no tokenizer that AutoTokenizer can load; put one there with "
+            f"{folder} holds no tokenizer that AutoTokenizer can load; save one there with "
             f"tokenizer.save_pretrained({str(folder)!r})."
         ) from error
 
 
 def check_finite(model: PreTrainedModel) -> None:
-    """Refuse with a `ValueError` a model with weights that are no numbers: it would say nothing."""
+    """Raise a `ValueError` if a weight is NaN or infinite."""
     for name, parameter in model.named_parameters():
         is_readable = parameter.dtype in (
             *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
         )
-        if not is_readable or parameter.is_meta:  # quantized, or left on the disk
+        if not is_readable or parameter.is_meta:  # quantized, or not loaded from the disk
             continue
         num_wrong = int((~parameter.isfinite()).sum())
         if num_wrong:
             raise ValueError(
                 f"{num_wrong} of the {parameter.numel()} values of {name} of "
-                f"{model.name_or_path or 'this model'} are NaN or infinite: its training has "
-                f"diverged, or the file is damaged; take an earlier checkpoint."
+                f"{model.name_or_path or 'this model'} are NaN or infinite: training diverged, "
+                f"or the file is damaged; use an earlier checkpoint."
             )
 
 
 def forbidden_pieces(config: GenerationConfig) -> list[list[int]]:
-    """The sequences of target ids that a generation config says must not come out."""
+    """The sequences of target ids that a generation config forbids."""
     return [*(config.bad_words_ids or []), *([token] for token in config.suppress_tokens or [])]
 
 
 def load_generation_config(folder: Path) -> GenerationConfig:
+    """The generation config of a folder; the library's defaults if there is none."""
     is_there = (folder / GENERATION_CONFIG_NAME).is_file()
     read_json(folder / GENERATION_CONFIG_NAME)
     return GenerationConfig.from_pretrained(folder) if is_there else GenerationConfig()
 
 
 def read_json(path: Path) -> Any:
-    """What a file of JSON holds; `None` where there is no such file."""
+    """The content of a JSON file; `None` if there is no such file.
+
+    Raises:
+        ValueError: if it is damaged.
+    """
     if not path.is_file():
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error}); fetch or save it again.") from None
+        raise ValueError(f"{path} is not valid JSON ({error}); fetch or save it again.") from None

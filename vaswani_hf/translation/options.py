@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The options of a translator, checked."""
+"""Checks of the options of a translator."""
 
 from typing import Any
 
@@ -9,33 +9,39 @@ from ..generation_vaswani import POWER, WU, check_length_penalty
 
 
 def usable_device(name: str | None) -> torch.device:
+    """The device of this name; `None` for a GPU where there is one.
+
+    Raises:
+        ValueError: if torch cannot compute on it.
+    """
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.empty(0, device=name).device
-    # Of a build without a kind of device, torch says so by an assertion.
+    # torch raises an assertion for a kind of device that it is built without.
     except (RuntimeError, AssertionError, ImportError) as error:
-        reason = (str(error).splitlines() or ["no reason is given"])[0]
+        reason = (str(error).splitlines() or ["torch gives no reason"])[0]
         raise ValueError(f"device={name!r} cannot be used here ({reason}).") from None
     if device.type == "meta":
-        raise ValueError("device='meta' holds no numbers; give one that does, such as cpu.")
+        raise ValueError("device='meta' cannot compute; choose another, such as cpu.")
     return device
 
 
-def check_from(least: int, **options: int | None) -> None:
+def check_at_least(minimum: int, **options: int | None) -> None:
+    """Raise a `ValueError` for an option below the minimum; `None` is allowed."""
     for name, value in options.items():
-        if value is not None and value < least:
-            raise ValueError(f"{name} must be at least {least}, got {name}={value}.")
+        if value is not None and value < minimum:
+            raise ValueError(f"{name} must be at least {minimum}, got {name}={value}.")
 
 
-def check_search(
+def check_search_options(
     num_beams: int | None,
     length_penalty: float | None,
     length_penalty_type: str | None,
     max_extra_tokens: int | None,
 ) -> None:
-    check_from(1, num_beams=num_beams)
-    check_from(0, max_extra_tokens=max_extra_tokens)
+    check_at_least(1, num_beams=num_beams)
+    check_at_least(0, max_extra_tokens=max_extra_tokens)
     if length_penalty is not None:
         check_length_penalty(length_penalty)
     if length_penalty_type not in (None, WU, POWER):

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Text in, translated text out, by this library's `generate()` or by CTranslate2."""
+"""Sentences to translations by `generate()`, and the part that all engines share."""
 
 import abc
 import math
@@ -23,38 +23,38 @@ from ..generation_vaswani import (
 )
 from ..hub.download import fetch
 from .loading import CTRANSLATE2_WEIGHTS, check_finite, load_tokenizers, read_json
-from .options import check_from, check_search, first_given, usable_device
+from .options import check_at_least, check_search_options, first_given, usable_device
 
 
 logger = logging.get_logger(__name__)
 
 
 class LongSourceError(ValueError):
-    """A source of more tokens than a model has positions.
+    """A source has more tokens than the model has positions.
 
-    `place` is that of the sentence among those that were given, the first is 0.
+    `place` is the index of the sentence in the input, counted from 0.
     """
 
     def __init__(self, place: int, num_tokens: int, most: int) -> None:
         super().__init__(
             f"A sentence of {num_tokens} tokens needs as many positions, but the model has {most}; "
-            f"split the sentence, or take a model with a larger max_position_embeddings."
+            f"split the sentence, or use a model with a larger max_position_embeddings."
         )
         self.place = place
 
 
 class TextTranslator(abc.ABC):
-    """Sentences in, translations out, in the same order; `target_ids` is what engines differ in.
+    """Translates sentences, in their order; each engine implements `target_ids`.
 
     Args:
         tokenizer: makes source ids, each sentence ending in `</s>`.
         target_tokenizer: makes text of target ids; `None` where `tokenizer` does.
-        batch_tokens: padded source tokens in a batch, at most; a longer sentence is a batch alone.
-        max_batch_sentences: sentences in a batch, at most.
+        batch_tokens: most padded source tokens of a batch; a longer sentence is a batch of its own.
+        max_batch_sentences: most sentences of a batch.
     """
 
     max_extra_tokens: int
-    max_positions: int | None  # source tokens that the model can read; `None` for no limit
+    max_positions: int | None  # most source tokens; `None` for no limit
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TextTranslator(abc.ABC):
         batch_tokens: int,
         max_batch_sentences: int,
     ) -> None:
-        check_from(1, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences)
+        check_at_least(1, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences)
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.batch_tokens = batch_tokens
@@ -77,10 +77,10 @@ class TextTranslator(abc.ABC):
             progress: whether to draw a progress bar.
 
         Returns:
-            One translation a sentence, in the order they came.
+            One translation for each sentence, in the same order.
 
         Raises:
-            LongSourceError: if a sentence has more tokens than the model has positions; none is
+            LongSourceError: if a sentence has more tokens than the model has positions; nothing is
                 translated then.
         """
         sentences = [sentences] if isinstance(sentences, str) else list(sentences)
@@ -103,7 +103,7 @@ class TextTranslator(abc.ABC):
         return translations
 
     def batches(self, lengths: Sequence[int]) -> list[list[int]]:
-        """Group sentences by length, longest first, so that memory runs out at once or not at all.
+        """Group sentences by length, the longest first, so that memory runs out at once or never.
 
         Args:
             lengths: source tokens of each sentence.
@@ -128,29 +128,28 @@ class TextTranslator(abc.ABC):
 
     @abc.abstractmethod
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
-        """The target ids of one batch of source ids; special ones may stand among them."""
+        """The target ids of one batch of source ids; they may include special ids."""
 
 
 class Translator(TextTranslator):
-    """A model of the library and its tokenizer: sentences in, translations out.
+    """Translates by a model of transformers and its tokenizer.
 
     Args:
-        model: any sequence-to-sequence model of the library; put into evaluation mode.
+        model: any sequence-to-sequence model of transformers; put into evaluation mode.
         tokenizer: its tokenizer, fast or slow.
-        target_tokenizer: the target's, where that is another.
+        target_tokenizer: the target's, if it has one of its own.
         num_beams: beam width; `None` for the one in the model's generation config.
         length_penalty: exponent of the length penalty; `None` likewise.
         length_penalty_type: `"wu"` or `"power"`, as in `generate()` of Vaswani models, which alone
             have the first; `None` likewise.
-        max_extra_tokens: a translation has at most so many tokens more than its source, or in
-            models of other kinds than the longest source of its batch; `None` for the number in the
-            model's generation config, or the paper's where there is none (section 6.1).
-        batch_tokens: padded source tokens in a batch, at most; a longer sentence is a batch alone.
-        max_batch_sentences: sentences in a batch, at most.
+        max_extra_tokens: how many tokens a translation may have beyond its source, or in models of
+            other kinds beyond the longest source of its batch; `None` for the number in the model's
+            generation config, or else the paper's (section 6.1).
+        batch_tokens: most padded source tokens of a batch; a longer sentence is a batch of its own.
+        max_batch_sentences: most sentences of a batch.
 
     Raises:
-        ValueError: if an option has a value that it cannot have, or a weight of the model is not
-            finite.
+        ValueError: if an option is out of range, or a weight of the model is NaN or infinite.
     """
 
     def __init__(
@@ -167,21 +166,21 @@ class Translator(TextTranslator):
         max_batch_sentences: int = 64,
     ) -> None:
         super().__init__(tokenizer, target_tokenizer, batch_tokens, max_batch_sentences)
-        check_search(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
+        check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         check_finite(model)
         self.model = model.eval()
         config = model.generation_config
-        # Code from the Hub brings a class of its own, which the config tells.
+        # Code from the Hub has a class of its own; the config shows that it is a Vaswani model.
         self.is_vaswani = isinstance(model, VaswaniGenerationMixin) or hasattr(
             config, "max_extra_tokens"
         )
         if not self.is_vaswani:
             if length_penalty_type == WU:
                 raise ValueError(
-                    f'length_penalty_type="{WU}" is known to Vaswani models only, and this is a '
+                    f'length_penalty_type="{WU}" exists for Vaswani models only, and this is a '
                     f"{type(model).__name__}; leave it out."
                 )
-            length_penalty_type = None  # what such models have
+            length_penalty_type = None  # all that other models have is "power"
         has_table = getattr(model.config, "position_encoding", "learned") == "learned"
         most = getattr(model.config, "max_position_embeddings", None)
         self.max_positions = most if has_table else None
@@ -205,10 +204,10 @@ class Translator(TextTranslator):
         device: str | None = None,
         **options: object,
     ) -> Self:
-        """Load a folder or a Hub id, with its tokenizer and that of the target if it has one.
+        """Load a model and its tokenizer from a folder or the Hub.
 
         Args:
-            folder: a folder, or an id on the Hub. A tokenizer in its subfolder `target_tokenizer`
+            folder: a folder, or an id on the Hub. A tokenizer in the subfolder `target_tokenizer`
                 is the target's.
             revision: branch, tag or commit of a Hub id; `main` unless given.
             token: for private repositories; the one that is logged in unless given.
@@ -216,18 +215,18 @@ class Translator(TextTranslator):
             options: as for `Translator`.
 
         Raises:
-            ValueError: if the folder is CTranslate2's, or cannot be loaded as it is, or the device
-                cannot be used.
+            ValueError: if it is a folder of CTranslate2 or cannot be loaded, or the device cannot
+                be used.
             HubError: if it cannot be fetched from the Hub.
         """
         if (Path(folder) / CTRANSLATE2_WEIGHTS).is_file():
             raise ValueError(
-                f"{folder} is a folder of CTranslate2, as its {CTRANSLATE2_WEIGHTS} shows: use "
+                f"{folder} is a folder of CTranslate2 (it has {CTRANSLATE2_WEIGHTS}); use "
                 f"CTranslate2Translator, on the command line --engine ctranslate2."
             )
         place = usable_device(device)
         folder = fetch(folder, revision=revision, token=token)
-        read_json(folder / GENERATION_CONFIG_NAME)  # the library passes over one that is torn
+        read_json(folder / GENERATION_CONFIG_NAME)  # the library ignores a damaged one
         tokenizer, target_tokenizer = load_tokenizers(folder)
         model = AutoModelForSeq2SeqLM.from_pretrained(folder)
         return cls(
@@ -239,7 +238,7 @@ class Translator(TextTranslator):
 
     @torch.inference_mode()
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
-        """The target ids of one batch of source ids; special ones stand among them."""
+        """The target ids of one batch of source ids, special ids included."""
         longest = max(map(len, sources))
         input_ids = torch.full((len(sources), longest), self.tokenizer.pad_token_id)
         attention_mask = torch.zeros_like(input_ids)
@@ -248,7 +247,7 @@ class Translator(TextTranslator):
             attention_mask[row, : len(source)] = 1
         if self.is_vaswani:
             limit = {"max_extra_tokens": self.max_extra_tokens}
-        else:  # one limit for the batch, and no further than a table of positions
+        else:  # one limit for the batch, at most the number of positions
             most = self.max_positions or math.inf
             limit = {"max_new_tokens": int(min(longest + self.max_extra_tokens, most))}
         outputs = self.model.generate(

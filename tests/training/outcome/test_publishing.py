@@ -7,8 +7,8 @@ import sys
 import pytest
 from huggingface_hub import ModelCard
 
+from tests.hub.client import WITHOUT_PACKAGE
 from tests.hub.hub_server import HubServer
-from tests.hub.test_download import STRANGER
 from tests.training.runs import RECIPE, results_of, run, write_pairs
 from vaswani_hf import Translator
 
@@ -39,7 +39,7 @@ def weights_in(hub, commit):
     return hub.files("lab/tiny", commit.id).get("model.safetensors")
 
 
-def test_two_processes_push_the_averaged_model_and_a_stranger_translates_as_before(
+def test_two_processes_push_the_averaged_model_which_translates_as_before_without_the_package(
     folder, hub, tmp_path
 ):
     output = tmp_path / "run"
@@ -69,11 +69,11 @@ def test_two_processes_push_the_averaged_model_and_a_stranger_translates_as_befo
     assert "2 process(es)" in card.text
 
     # Elsewhere, without the package: what the folder's own model says.
-    stranger = STRANGER.replace('["a b c", "h"]', '["abc de", "ed"]')
+    code = WITHOUT_PACKAGE.replace('["a b c", "h"]', '["abc de", "ed"]')
     for path in (output, None):
         name = str(path or "lab/tiny")
         found = subprocess.run(
-            [sys.executable, "-c", stranger, name],
+            [sys.executable, "-c", code, name],
             capture_output=True,
             text=True,
             check=False,

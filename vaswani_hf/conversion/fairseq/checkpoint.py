@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The file of a checkpoint: found, and read without running code."""
+"""The file of a checkpoint, which is read without running code in it."""
 
 import re
 from argparse import Namespace
@@ -13,9 +13,6 @@ from ..differences import listed
 
 # What fairseq's archives call their files.
 CHECKPOINTS = ("model.pt", "checkpoint_best.pt")
-
-
-# The checkpoint
 
 
 def find_checkpoint(source: Path) -> Path:
@@ -50,28 +47,29 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged file can fail in any way
         if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
             raise
-        classes = _classes_named(path, error)
+        classes = _foreign_classes(path, error)
         if not classes:
             raise ValueError(
-                f"{path} is no checkpoint that torch.load reads: it is damaged or something else."
+                f"{path} is not a checkpoint that torch.load reads; it is damaged or another file."
             ) from error
         raise ValueError(
-            f"{path} holds Python objects of {listed(classes)}, which are not loaded, because that "
-            f"can run any code. If you trust the file, keep only its weights and settings, in an "
-            f"environment that has these classes, and convert what you get:\n"
+            f"{path} holds Python objects of {listed(classes)}, which are not loaded, because "
+            f"loading them can run any code. If you trust the file, extract its weights and "
+            f"settings where these classes are installed, and convert the result:\n"
             f'  state = fairseq.checkpoint_utils.load_checkpoint_to_cpu("{path}")\n'
             f'  settings = state.get("args") or state["cfg"]["model"]\n'
             f'  torch.save({{"model": state["model"], "args": settings}}, "model.pt")'
         ) from error
     if not isinstance(checkpoint, dict):
         raise ValueError(
-            f"{path} holds a {type(checkpoint).__name__}, but fairseq's checkpoints a dictionary."
+            f"{path} must hold a dictionary, as checkpoints of fairseq do; it holds a "
+            f"{type(checkpoint).__name__}."
         )
     return checkpoint
 
 
-def _classes_named(path: Path, error: Exception) -> list[str]:
-    """The classes and functions that a file would need, without loading it."""
+def _foreign_classes(path: Path, error: Exception) -> list[str]:
+    """The classes and functions of a file that are not loaded."""
     try:
         names = set(torch.serialization.get_unsafe_globals_in_checkpoint(path))
     except Exception:  # a format that it does not know, such as PyTorch's before 1.6

@@ -29,11 +29,11 @@ WORD_END_CHARACTER = "\ue000"  # of private use, so that no text has it
 
 
 def find_codes(folder: Path, bpe_codes: AnyPath | None, differences: Differences) -> Codes | None:
-    """The codes named, or else those beside the checkpoint; `None` where there are none.
+    """The codes given, or else those beside the checkpoint; `None` if there are none.
 
     Raises:
-        FileNotFoundError: if the codes named are not there.
-        ValueError: if they are none.
+        FileNotFoundError: if the given file does not exist.
+        ValueError: if a file is not one of codes.
     """
     if bpe_codes is not None:
         return read_codes(Path(bpe_codes))
@@ -43,8 +43,8 @@ def find_codes(folder: Path, bpe_codes: AnyPath | None, differences: Differences
     for name in OTHER_CODES:
         differences.refuse_if(
             (folder / name).is_file(),
-            f"{folder / name} cuts its text, and only codes of subword-nmt and fastBPE are carried "
-            f"over; is_segmented=True takes text that is cut already",
+            f"{folder / name} segments the text, and only codes of subword-nmt and fastBPE are "
+            f"carried over; is_segmented=True takes text that is already segmented",
         )
     return None
 
@@ -61,16 +61,16 @@ def read_codes(path: Path) -> Codes:
         if number == 1 and line.startswith("#version:"):
             version = line.removeprefix("#version:").strip()
             if version.removesuffix(".0") not in ("0.1", "0.2"):
-                raise ValueError(f"{path} is of version {version} of subword-nmt, not 0.1 or 0.2.")
+                raise ValueError(
+                    f"{path} must be of version 0.1 or 0.2 of subword-nmt, got {version}."
+                )
             end, num_fields = WORD_END if version.startswith("0.2") else WORD_END_CHARACTER, 2
             continue
         # Only at spaces: there are merges of other white space.
         fields = line.strip("\r\n ").split(" ")
         if fields == [""]:
             continue
-        if (
-            not num_fields
-        ):  # fastBPE's have no version, and neither have subword-nmt's of before 0.2
+        if not num_fields:  # neither fastBPE nor subword-nmt before 0.2 writes a version
             num_fields = 3 if len(fields) == 3 else 2
             end = WORD_END if num_fields == 3 else WORD_END_CHARACTER
         if len(fields) != num_fields or not all(field.isdecimal() for field in fields[2:]):
@@ -79,5 +79,5 @@ def read_codes(path: Path) -> Codes:
         left, right = (piece.replace(WORD_END, end) for piece in fields[:2])
         merges.setdefault((left, right))
     if not merges:
-        raise ValueError(f"{path} has no codes.")
+        raise ValueError(f"{path} holds no codes.")
     return Codes(list(merges), end)

@@ -7,16 +7,17 @@ from typing import Any
 
 from transformers.utils import logging
 
-from ...hub.folder import TARGET_TOKENIZER, export
+from ...hub.folder import export
 from ...modeling_vaswani import VaswaniForConditionalGeneration
 from ..differences import Differences, listed
 from ..folders import AnyPath, new_folder
 from .checkpoint import find_checkpoint, read_checkpoint
 from .codes import find_codes
 from .dictionary import SPECIAL_PIECES, find_dictionaries, read_dictionary
+from .model import Parts
 from .settings import read_settings
 from .tokenizer import make_tokenizer
-from .weights import Parts, read_parts
+from .weights import read_parts
 
 
 logger = logging.get_logger(__name__)
@@ -87,10 +88,10 @@ def from_fairseq(
         limit = parts.fields["max_position_embeddings"]
         tokenizer = make_tokenizer(source_pieces, codes, limit)
         num_unknown = len(tokenizer) - len(source_pieces)
-        export(parts.build(num_unknown), tokenizer, folder)
-        if target_pieces != source_pieces:
-            target_tokenizer = make_tokenizer(target_pieces, codes, limit)
-            target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
+        has_own = target_pieces != source_pieces
+        target_tokenizer = make_tokenizer(target_pieces, codes, limit) if has_own else None
+        model = parts.build(num_unknown)
+        export(model, tokenizer, folder, target_tokenizer=target_tokenizer)
     if num_unknown:
         is_shared = parts.fields["share_embeddings"]
         logger.warning(

@@ -12,9 +12,6 @@ SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>")  # their ids are their places
 BOS_ID, PAD_ID, EOS_ID, UNK_ID = range(4)
 
 
-# Dictionaries and codes
-
-
 def find_dictionaries(
     folder: Path,
     source: AnyPath | None,
@@ -36,7 +33,7 @@ def find_dictionaries(
         path = found[place]
         if path is not None and not path.is_file():
             raise FileNotFoundError(
-                f"{path} is not there; give {side}_dictionary, the dict.LANGUAGE.txt that "
+                f"{path} does not exist; give {side}_dictionary, the dict.LANGUAGE.txt that "
                 f"fairseq-preprocess wrote."
             )
     if found[0] is not None and found[1] is not None:
@@ -67,6 +64,6 @@ def read_dictionary(path: Path) -> list[str]:
         if not (piece and count.isdecimal()):
             raise ValueError(f"{path}, line {number} must be PIECE COUNT, got {line!r}.")
         if piece in pieces:
-            raise ValueError(f"{path}, line {number}: {piece!r} is there already.")
+            raise ValueError(f"{path}, line {number}: {piece!r} occurs twice.")
         pieces[piece] = None
     return list(pieces)

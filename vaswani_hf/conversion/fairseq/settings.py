@@ -69,9 +69,6 @@ UNSUPPORTED = {
 }
 
 
-# Its settings
-
-
 def read_settings(checkpoint: Mapping[str, Any], name: str) -> dict[str, Any]:
     """All settings of model, task and criterion as fairseq's older `args` have them, flat.
 
@@ -116,8 +113,8 @@ def _flat(section: Any) -> dict[str, Any]:
     return {key: value for key, value in flat.items() if value is not None}
 
 
-def _complete(settings: Mapping[str, Any], differences: Differences) -> dict[str, Any]:
-    """The settings with what the architecture adds, after noting all that have no place here."""
+def complete_settings(settings: Mapping[str, Any], differences: Differences) -> dict[str, Any]:
+    """The settings, completed by those of the architecture; what this model lacks is noted."""
     architecture = settings.get("arch")
     differences.refuse_if(
         architecture not in ARCHITECTURES,
@@ -130,7 +127,8 @@ def _complete(settings: Mapping[str, Any], differences: Differences) -> dict[str
     )
     for key, meaning in UNSUPPORTED.items():
         differences.refuse_if(
-            bool(settings.get(key)), f"{key}={settings.get(key)!r}: {meaning}, which is not here"
+            bool(settings.get(key)),
+            f"{key}={settings.get(key)!r}: {meaning}, which this model lacks",
         )
     full = BASE | ARCHITECTURES.get(architecture or "", {}) | dict(settings)
     full.setdefault("decoder_embed_dim", full["encoder_embed_dim"])

@@ -15,13 +15,10 @@ from .codes import WORD_END, WORD_END_CHARACTER, Codes
 from .dictionary import EOS_ID, SPECIAL_PIECES
 
 
-# Tokenizers
-
-
 def make_tokenizer(
     pieces: list[str], codes: Codes | None, model_max_length: int
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer of one dictionary: of text, or without codes of text that is cut already."""
+    """The tokenizer of one dictionary; without codes, it takes text that is already segmented."""
     tokenizer = (
         tokenizer_of_dictionary(pieces) if codes is None else tokenizer_of_codes(pieces, codes)
     )
@@ -42,7 +39,7 @@ def make_tokenizer(
 
 
 def tokenizer_of_dictionary(pieces: list[str]) -> Tokenizer:
-    """Takes text that is cut into pieces, `ein@@ und`, and joins them in decoding."""
+    """Takes segmented text, `ein@@ und`, and joins its pieces in decoding."""
     tokenizer = Tokenizer(
         models.WordLevel({piece: place for place, piece in enumerate(pieces)}, unk_token="<unk>")
     )
@@ -53,32 +50,33 @@ def tokenizer_of_dictionary(pieces: list[str]) -> Tokenizer:
 
 
 def tokenizer_of_codes(pieces: list[str], codes: Codes) -> Tokenizer:
-    """Takes words, cuts them by the codes, and has the ids of the dictionary.
+    """Segments words by the codes, and has the ids of the dictionary.
 
-    Words are cut as subword-nmt cuts them, where its merges come in the order they were learned in.
+    Words are segmented as by subword-nmt, if its merges are in the order of learning.
 
-    The dictionary's `ein@@` is called `ein` here, and its `und`, which ends a word, `und</w>`. A
-    piece that is not in the dictionary, though merges make it, needs an id of its own: other
-    pieces may be made of it. Such ids follow the dictionary's. A character that occurs nowhere is
-    `<unk>`.
+    The dictionary's `ein@@` is named `ein` here, and its `und`, which ends a word, `und</w>`. A
+    piece that merges make but the dictionary lacks needs an id of its own, since other pieces may
+    be made of it. Such ids follow the dictionary's. An unknown character is `<unk>`.
 
     Raises:
-        ValueError: if a piece is called as a special one is.
+        ValueError: if a piece has the name of a special one.
     """
     vocabulary = {piece: place for place, piece in enumerate(SPECIAL_PIECES)}
     for place, piece in enumerate(pieces[len(SPECIAL_PIECES) :], start=len(SPECIAL_PIECES)):
         goes_on = piece.endswith(SPLIT_MARK) and piece != SPLIT_MARK
         name = piece.removesuffix(SPLIT_MARK) if goes_on else piece + codes.end
         if name in vocabulary:
-            raise ValueError(f"The dictionary's {piece!r} cannot be told from {name!r}.")
+            raise ValueError(
+                f"The dictionary's {piece!r} would get the name of another piece, {name!r}."
+            )
         vocabulary[name] = place
     made = dict.fromkeys(name for merge in codes.merges for name in (*merge, "".join(merge)))
     for name in SPECIAL_PIECES:
         if name in made:
             raise ValueError(f"The codes make {name!r}, which is a special piece.")
     is_newer = codes.end == WORD_END
-    last_merges = [] if is_newer else _last_merges({**vocabulary, **made}, codes.merges)
-    merges = [*codes.merges, *last_merges]
+    end_merges = [] if is_newer else _word_end_merges({**vocabulary, **made}, codes.merges)
+    merges = [*codes.merges, *end_merges]
     for name in (name for merge in merges for name in (*merge, "".join(merge))):
         vocabulary.setdefault(name, len(vocabulary))
     suffix = {"end_of_word_suffix": WORD_END} if is_newer else {}
@@ -98,7 +96,7 @@ def tokenizer_of_codes(pieces: list[str], codes: Codes) -> Tokenizer:
     return tokenizer
 
 
-def _last_merges(names: Iterable[str], merges: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _word_end_merges(names: Iterable[str], merges: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """What comes after all other merges: a word's last piece with the character that ends words."""
     end = WORD_END_CHARACTER
     characters = [name[0] for name in names if len(name) == 2 and name[1] == end]

@@ -9,15 +9,16 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from ...configuration_vaswani import VaswaniConfig
-from ...hub.folder import TARGET_TOKENIZER, export
+from ...hub.folder import export
 from ...modeling_vaswani import VaswaniForConditionalGeneration
 from ..differences import Differences, listed
 from ..folders import AnyPath, check_target, new_folder
 from ..tensors import build_model
-from .stacks import _refuse_annotated_transformer, _stacks
-from .state_dict import _check_tensors, read_state_dict
-from .vocabularies import _check_sizes, _loaded, _NoTokenizer, _token_ids
-from .weights import _Reader
+from .layers import StackReader
+from .stacks import find_stacks, refuse_annotated_transformer
+from .state_dict import read_state_dict, refuse_other_values
+from .tables import read_embeddings, read_positions
+from .vocabularies import check_sizes, load_tokenizer, token_ids
 
 
 logger = logging.get_logger(__name__)
@@ -55,7 +56,7 @@ def from_torch(
         FileExistsError: if the target exists and is not an empty folder.
     """
     check_target(target)
-    reads, writes = _loaded(tokenizer), _loaded(target_tokenizer)
+    reads, writes = load_tokenizer(tokenizer), load_tokenizer(target_tokenizer)
     model = vaswani_from_torch(
         read_state_dict(source),
         num_heads=num_heads,
@@ -65,9 +66,7 @@ def from_torch(
         **options,
     )
     with new_folder(target) as folder:
-        export(model, _NoTokenizer() if reads is None else reads, folder)
-        if writes is not None:
-            writes.save_pretrained(folder / TARGET_TOKENIZER)
+        export(model, reads, folder, target_tokenizer=writes)
     if reads is None:
         logger.info("%s holds no tokenizer: none was given.", target)
 
@@ -96,14 +95,15 @@ def vaswani_from_torch(
 ) -> VaswaniForConditionalGeneration:
     """A model that computes what a `torch.nn.Transformer` between embeddings and logits does.
 
-    The stacks are found under any prefix, and their final normalizations are kept. What is around
-    them has names of the user's choice: `src` or `encoder` and `tgt` or `decoder` with `emb`, as in
-    PyTorch's translation tutorial (`src_tok_emb.embedding.weight`), are recognized, and so is the
-    one further matrix, whatever its name, that makes the logits. Position tables are recognized by
-    `pos` or `pe`; where there is none, as where it is a buffer that is not saved, positions are
-    the paper's sinusoids (section 3.5). What leaves no name is not seen: a model without positions,
-    without a mask over its sources' padding, or with another epsilon in its final normalizations
-    looks like the one that is built here.
+    The stacks are found under any prefix, and their final normalizations are kept. Embeddings are
+    recognized by `src` or `encoder` and `tgt` or `decoder` with `emb` in their names, as in
+    PyTorch's translation tutorial (`src_tok_emb.embedding.weight`). The one other matrix, whatever
+    its name, makes the logits. Position tables are recognized by `pos` or `pe`; without a table, as
+    where it is a buffer that is not saved, positions are the paper's sinusoids (section 3.5).
+
+    A state dict does not show everything: a model without positions, without a mask over the
+    source's padding, or with another epsilon in its final normalizations has the same names as the
+    model built here.
 
     Args:
         state_dict: the user's whole model, not the `torch.nn.Transformer` alone.
@@ -115,8 +115,8 @@ def vaswani_from_torch(
         tokenizer: of source and target; its ids are used and its size is checked.
         target_tokenizer: the target's, where it has a vocabulary of its own.
         norm_first: whether the layers normalize before their sub-layers (pre-norm), which no state
-            dict shows. Only `False` can be carried over; a wrong `False` makes a model that talks
-            nonsense.
+            dict shows. Only `False` can be carried over; a wrong `False` makes a model whose
+            translations are nonsense.
         activation_function: between the two feed-forward layers (`activation`).
         layer_norm_eps: added to the variance in layer normalization.
         dropout: `torch.nn.Transformer` drops so large a share of sub-layer outputs, attention
@@ -139,30 +139,18 @@ def vaswani_from_torch(
         ValueError: if something cannot be carried over exactly, with every difference listed.
     """
     differences = Differences(name)
-    _check_tensors(state_dict, differences)
-    _refuse_annotated_transformer(state_dict, differences)
-    encoder, decoder = _stacks(state_dict, differences)
-    reader = _Reader(state_dict, differences, encoder, decoder)
+    refuse_other_values(state_dict, differences)
+    refuse_annotated_transformer(state_dict, differences)
+    encoder, decoder = find_stacks(state_dict, differences)
+    reader = StackReader(state_dict, differences, encoder, decoder)
     reader.ignore(*ignore)
-    for unknown in sorted(set(ignore) - set(reader.around)):
+    for unknown in sorted(set(ignore) - set(reader.names_beside)):
         differences.add(f"ignore names {unknown}, which is no tensor beside the stacks")
-    differences.refuse_if(
-        norm_first,
-        "norm_first=True: layers that normalize before their sub-layers (pre-norm) compute what "
-        "no weights make layers compute that normalize after them",
-    )
-    differences.refuse_if(
-        num_heads < 1 or reader.d_model % num_heads > 0,
-        f"num_heads={num_heads} does not divide d_model={reader.d_model}",
-    )
-    differences.refuse_if(
-        activation_function not in ACTIVATIONS,
-        f"activation_function={activation_function!r} is none of {listed(ACTIVATIONS)}",
-    )
+    _refuse_arguments(reader.d_model, num_heads, norm_first, activation_function, differences)
     fields, weights = reader.layers()
     for more_fields, more_weights in (
-        reader.positions(positions, target_positions),
-        reader.embeddings(source_embedding, target_embedding, output),
+        read_positions(reader, positions, target_positions),
+        read_embeddings(reader, source_embedding, target_embedding, output),
     ):
         fields |= more_fields
         weights |= more_weights
@@ -171,29 +159,49 @@ def vaswani_from_torch(
         "eos_token_id": eos_token_id,
         "decoder_start_token_id": decoder_start_token_id,
     }
-    fields |= _token_ids(given, tokenizer, target_tokenizer, differences)
-    _check_sizes(fields, tokenizer, target_tokenizer, differences)
+    fields |= token_ids(given, tokenizer, target_tokenizer, differences)
+    check_sizes(fields, tokenizer, target_tokenizer, differences)
     reader.refuse_rest()
     differences.check()
-    model = build_model(
-        VaswaniConfig(
-            num_heads=num_heads,
-            dropout=dropout,
-            attention_dropout=dropout,
-            activation_dropout=dropout,
-            activation_function=activation_function,
-            layer_norm_eps=layer_norm_eps,
-            scale_embedding=scale_embedding,
-            **fields,
-        ),
-        weights,
+    config = VaswaniConfig(
+        num_heads=num_heads,
+        dropout=dropout,
+        attention_dropout=dropout,
+        activation_dropout=dropout,
+        activation_function=activation_function,
+        layer_norm_eps=layer_norm_eps,
+        scale_embedding=scale_embedding,
+        **fields,
     )
+    model = build_model(config, weights)
     logger.info(
-        "%s: taken as given, since no state dict says it: %d heads, normalization after the "
-        "sub-layers (norm_first=False), %s, layer_norm_eps=%s, scale_embedding=%s, %s positions, "
-        "padding %s, end %s, start %s.",
+        "%s: a state dict does not say these, so they are taken as given: %d heads, normalization "
+        "after the sub-layers (norm_first=False), %s, layer_norm_eps=%s, scale_embedding=%s, %s "
+        "positions, padding %s, end %s, start %s.",
         *(name, num_heads, activation_function, layer_norm_eps, scale_embedding),
-        *(model.config.position_encoding, model.config.pad_token_id),
-        *(model.config.eos_token_id, model.config.decoder_start_token_id),
+        *(config.position_encoding, config.pad_token_id),
+        *(config.eos_token_id, config.decoder_start_token_id),
     )
     return model
+
+
+def _refuse_arguments(
+    d_model: int,
+    num_heads: int,
+    norm_first: bool,
+    activation_function: str,
+    differences: Differences,
+) -> None:
+    differences.refuse_if(
+        norm_first,
+        "norm_first=True: layers that normalize before their sub-layers (pre-norm) compute what "
+        "no weights make layers compute that normalize after them",
+    )
+    differences.refuse_if(
+        num_heads < 1 or d_model % num_heads > 0,
+        f"num_heads={num_heads} does not divide d_model={d_model}",
+    )
+    differences.refuse_if(
+        activation_function not in ACTIVATIONS,
+        f"activation_function={activation_function!r} is none of {listed(ACTIVATIONS)}",
+    )

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Where the encoder and the decoder are in a state dict."""
+"""The encoder and the decoder of a state dict, under whatever prefixes they are."""
 
 import re
 from collections.abc import Mapping
@@ -10,18 +10,15 @@ from torch import Tensor
 from ..differences import Differences, listed
 
 
-# Finding the parts
-
-
-class _Stack(NamedTuple):
-    """Where one stack is in the checkpoint, such as at `transformer.encoder.`, and its layers."""
+class Stack(NamedTuple):
+    """One stack: the prefix of its names, such as `transformer.encoder.`, and its layers."""
 
     prefix: str
     num_layers: int
     is_decoder: bool
 
 
-def _stacks(tensors: Mapping[str, Tensor], differences: Differences) -> tuple[_Stack, _Stack]:
+def find_stacks(tensors: Mapping[str, Tensor], differences: Differences) -> tuple[Stack, Stack]:
     """The encoder and the decoder.
 
     Raises:
@@ -34,7 +31,7 @@ def _stacks(tensors: Mapping[str, Tensor], differences: Differences) -> tuple[_S
             prefix, layer = match[1], int(match[2])
             num_layers[prefix] = max(num_layers.get(prefix, 0), layer + 1)
     stacks = [
-        _Stack(
+        Stack(
             prefix,
             count,
             any(name.startswith(f"{prefix}layers.0.multihead_attn.") for name in tensors),
@@ -57,8 +54,8 @@ def _stacks(tensors: Mapping[str, Tensor], differences: Differences) -> tuple[_S
     return encoder, decoder
 
 
-def _refuse_annotated_transformer(tensors: Mapping[str, Tensor], differences: Differences) -> None:
-    """Raise a `ValueError` that says why a model of the Annotated Transformer stays where it is."""
+def refuse_annotated_transformer(tensors: Mapping[str, Tensor], differences: Differences) -> None:
+    """Refuse a model of the Annotated Transformer with a `ValueError` that gives the reasons."""
     has_own_norm = any(name.endswith((".norm.a_2", ".norm.b_2")) for name in tensors)
     has_own_attention = any(".self_attn.linears." in name for name in tensors)
     if not (has_own_norm or has_own_attention):

@@ -17,9 +17,6 @@ PICKLED = (".pt", ".pth", ".bin", ".ckpt")
 NESTED = ("state_dict", "model_state_dict", "model")  # where training scripts put the weights
 
 
-# Reading a file
-
-
 def read_state_dict(source: AnyPath) -> dict[str, Tensor]:
     """The state dict in a file, on the CPU; formats are those of `from_torch`.
 
@@ -42,9 +39,8 @@ def read_state_dict(source: AnyPath) -> dict[str, Tensor]:
         if isinstance(error, OSError) and error.filename is not None:  # it cannot be opened
             raise
         raise ValueError(
-            f"{source} cannot be read as tensors alone, and nothing else in it is run: it is "
-            f"damaged or holds Python objects. Save model.state_dict() with torch.save or "
-            f"safetensors and convert that."
+            f"{source} is damaged or holds Python objects, which are never loaded. Save "
+            f"model.state_dict() with torch.save or safetensors, and convert that file."
         ) from error
     if isinstance(content, Mapping) and not _has_tensors(content):
         content = next((content[key] for key in NESTED if _has_tensors(content.get(key))), content)
@@ -63,7 +59,7 @@ def _read_safetensors(source: Path) -> dict[str, Tensor]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             notes = file.metadata() or {}
     except SafetensorError as error:
-        raise ValueError(f"{source} is no safetensors file: {error}") from error
+        raise ValueError(f"{source} is not a safetensors file: {error}") from error
     # `save_model` writes one of several names of a tensor, and notes the others: {dropped: kept}.
     for dropped, kept in notes.items():
         if kept in tensors:
@@ -75,7 +71,8 @@ def _has_tensors(content: Any) -> bool:
     return isinstance(content, Mapping) and any(isinstance(x, Tensor) for x in content.values())
 
 
-def _check_tensors(state_dict: Mapping[str, Any], differences: Differences) -> None:
+def refuse_other_values(state_dict: Mapping[str, Any], differences: Differences) -> None:
+    """Raise a `ValueError` that lists every value that is no tensor."""
     for name, value in state_dict.items():
         differences.refuse_if(
             not isinstance(value, Tensor), f"{name} is of type {type(value).__name__}, no tensor"

@@ -13,17 +13,14 @@ from ..folders import AnyPath
 
 
 logger = logging.get_logger(__name__)
-# Vocabularies
 
 
-class _NoTokenizer:
-    """Stands where a folder gets no tokenizer."""
+def load_tokenizer(tokenizer: AnyPath | PreTrainedTokenizerBase | None) -> Any:
+    """The tokenizer itself, or the one in a folder.
 
-    def save_pretrained(self, folder: AnyPath) -> None:
-        """Write nothing."""
-
-
-def _loaded(tokenizer: AnyPath | PreTrainedTokenizerBase | None) -> Any:
+    Raises:
+        FileNotFoundError: if there is no such folder.
+    """
     if tokenizer is None or isinstance(tokenizer, PreTrainedTokenizerBase):
         return tokenizer
     if not Path(tokenizer).is_dir():
@@ -31,7 +28,7 @@ def _loaded(tokenizer: AnyPath | PreTrainedTokenizerBase | None) -> Any:
     return load_tokenizers(tokenizer)[0]
 
 
-def _token_ids(
+def token_ids(
     given: dict[str, int | None],
     tokenizer: PreTrainedTokenizerBase | None,
     target_tokenizer: PreTrainedTokenizerBase | None,
@@ -65,7 +62,7 @@ def _token_ids(
     return ids
 
 
-def _check_sizes(
+def check_sizes(
     fields: dict[str, Any],
     tokenizer: PreTrainedTokenizerBase | None,
     target_tokenizer: PreTrainedTokenizerBase | None,

@@ -1,0 +1,103 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""What all benchmarks share: calls timed in turn, tables, and the dated report."""
+
+import gc
+import itertools
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vaswani_hf.text.lines import read_lines
+
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def first_sentences(text: str, count: int | None) -> list[str]:
+    """The first lines of a text, plain or gzipped; all of them for `None`."""
+    return list(itertools.islice(read_lines(Path(text)), count))
+
+
+def time_in_turn(
+    calls: Mapping[str, Callable[[], Any]], rounds: int, wait: Callable[[], Any] = lambda: None
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Seconds of each call, one after the other, round after round; and what each returned last.
+
+    Args:
+        calls: each is expected to be warm.
+        rounds: how many.
+        wait: returns when the device is idle.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    returned = {}
+    for number in range(rounds):
+        for name, call in calls.items():
+            gc.collect()
+            wait()
+            begun = time.perf_counter()
+            returned[name] = call()
+            wait()
+            seconds[name].append(time.perf_counter() - begun)
+        last = {name: round(times[-1], 3) for name, times in seconds.items()}
+        print(f"round {number + 1}: {last}", flush=True)
+    return seconds, returned
+
+
+def medians(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of each call."""
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Rows of like keys, in columns."""
+    cells = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)))
+
+
+def write_report(
+    name: str,
+    figures: Mapping[str, Any],
+    folder: Path | None = None,
+    packages: Sequence[str] = ("torch", "transformers"),
+) -> Path:
+    """Put figures, date, processor, threads and versions into a dated file.
+
+    Args:
+        name: of the benchmark; the file is `DATE-NAME.json`.
+        figures: what was measured.
+        folder: where to; `results/` unless given.
+        packages: whose versions matter.
+    """
+    date = datetime.now(UTC).date().isoformat()
+    report = {
+        "date": date,
+        "machine": processor(),
+        "threads": torch.get_num_threads(),
+        "versions": {package: version(package) for package in packages},
+        **figures,
+    }
+    path = (folder or RESULTS) / f"{date}-{name}.json"
+    text = json.dumps(report, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    print(f"Wrote {path}.")
+    return path
+
+
+def processor() -> str:
+    """The name of the GPU, or else of the CPU as Linux knows it."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]} ({platform.machine()})" if names else platform.machine()
