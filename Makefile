@@ -6,12 +6,13 @@ INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 MLINTER_RULES := $(VENV)/mlinter_rules.toml
 
-.PHONY: help install demo lint test clean
+.PHONY: help install demo docs lint test clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make install   create $(VENV) with everything that training and the tests need"
 	@echo "make demo      train a small model and show what it translates (DEMO_ARGS is passed on)"
+	@echo "make docs      build the documentation as a site, in build/site"
 	@echo "make lint      style, types, the order of imports and the library's own model linter"
 	@echo "make test      install, lint, and every test but those marked slow"
 	@echo "make clean     remove $(VENV) and what the tools left behind; runs/ stays"
@@ -23,11 +24,16 @@ $(INSTALLED): pyproject.toml constraints.txt
 		echo "Python 3.11 or later is needed, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
 			"name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -c constraints.txt -e ".[train,export,plot,dev]"
+	$(BIN)/python -m pip install -c constraints.txt -e ".[train,export,plot,docs,dev]"
 	@touch $@
 
 demo: install
 	$(BIN)/python training/run.py demo $(DEMO_ARGS)
+
+# Strict: a link or an anchor that leads nowhere fails. The variable silences an announcement.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "The site is in build/site; open build/site/index.html, or serve the folder."
 
 # Two rules of the model linter are about the library's own repository and have no switch, so its
 # table of rules is copied with them off: TRF028 (licence text on top of each file) and TRF057

@@ -112,7 +112,7 @@ def test_a_model_without_a_training_gets_a_card(hub, client, copier, tmp_path):
     argv += ("--source_language", "en", "--target_language", "de", "--no-verify")
     assert client(*argv)[0] == 0
     card = card_of(hub, "lab/converted", tmp_path)
-    assert card.data.language == ["en", "de"] and "trained to translate en to de" in card.text
+    assert card.data.language == ["en", "de"] and "translates English to German" in card.text
     assert "## Scores" not in card.text
     assert "no language code" in client.fails(*argv, "--source_language", "English")
 

@@ -66,7 +66,7 @@ def test_two_processes_push_the_averaged_model_which_translates_as_before_withou
     bleu = results["scores"]["test"]["bleu"]
     assert card.data.eval_results[0].metric_value == pytest.approx(bleu, abs=0.005)
     assert f"Pairs read {results['data']['pairs_read']}" in card.text
-    assert "2 process(es)" in card.text
+    assert "on 2 processes" in card.text
 
     # Elsewhere, without the package: what the folder's own model says.
     code = WITHOUT_PACKAGE.replace('["a b c", "h"]', '["abc de", "ed"]')

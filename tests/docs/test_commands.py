@@ -1,0 +1,300 @@
+"""What README.md, CONTRIBUTING.md and the pages of docs/ tell a reader to type is typed here.
+
+Commands run in this process, with a small trained model in place of the reader's. A training is
+parsed with all its settings; the one of README.md is run.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import launch_command_parser
+
+from tests.conftest import REPOSITORY
+from tests.docs.pages import PAGES, blocks, commands, read
+from training.settings.reading import parse_arguments
+from vaswani_hf import cli, conversion
+from vaswani_hf.hub.folder import export
+
+
+LANGUAGES = {"", "bibtex", "python", "sh", "text", "yaml"}
+ON_THE_HUB = "ORG/NAME"
+# Models that a page converts, and which a test does not have.
+ELSEWHERE = {"Helsinki-NLP/opus-mt-en-de", "wmt16.en-de.joined-dict.transformer", "seq2seq.pt"}
+EXTRAS = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+# A recipe for large machines, cut down to two updates of a model that fits anywhere.
+SMALL = (
+    "--vocab_size 300 --d_model 32 --d_ff 64 --num_heads 2 --encoder_layers 1 --decoder_layers 1 "
+    "--source_tokens 200 --target_tokens 200 --max_steps 2 --save_minutes 9 --use_cpu true"
+)
+# Runs commands of the Hub one after the other in one process, which spares the imports.
+SEVERAL = """
+import json, sys
+from vaswani_hf.cli import main
+for argv in json.loads(sys.argv[1]):
+    assert main(argv) == 0, argv
+"""
+
+
+@pytest.fixture(scope="module")
+def original(copier, tmp_path_factory):
+    """A folder with the files that the pages speak of."""
+    folder = tmp_path_factory.mktemp("reader")
+    for name in ("demo", "mine"):
+        run = folder / "runs" / name
+        export(*copier, run)
+        log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]
+        (run / "log_history.json").write_text(json.dumps(log))
+    for split, count in [("train", 60), ("valid", 3), ("test", 3)]:
+        for side in ("en", "de"):
+            (folder / f"{split}.{side}").write_text("a b c d\n" * count)
+    return folder
+
+
+@pytest.fixture
+def workplace(original, tmp_path, monkeypatch):
+    """A copy of that folder, which is where we are."""
+    folder = tmp_path / "reader"
+    shutil.copytree(original, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+# What a reader can type
+
+
+def type_in(command):
+    """Run a command as a shell would, with its one pipe and its one redirection."""
+    command, _, target = command.partition(" > ")
+    *feeders, command = command.split(" | ")
+    assert len(feeders) <= 1 and "&" not in command and ";" not in command
+    given = ""
+    for feeder in feeders:
+        program, *words = shlex.split(feeder)
+        assert program == "echo", feeder
+        given = " ".join(words) + "\n"
+    program, *words = [word for word in shlex.split(command) if not re.match(r"[A-Z_]+=", word)]
+    # A program that no function below knows is one that no test runs.
+    output = PROGRAMS[Path(program).name](words, given)
+    if target:
+        Path(target.strip()).write_text(output, encoding="utf-8")
+    return output
+
+
+def vaswani_hf(argv, given=""):
+    """The command of the package; what it writes goes to a file, as it does to a reader's."""
+    if ON_THE_HUB in argv:  # see test_the_commands_for_the_hub_run
+        return ""
+    way = [option for option in ("--from", "--to") if argv[0] == "convert" and option in argv]
+    name = f"{way[0][2:]}_{argv[argv.index(way[0]) + 1]}" if way else None
+    with (
+        contextlib.ExitStack() as stack,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as source,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as output,
+    ):
+        # Of ONNX too, which takes long, the arguments alone are checked: test_onnx.py has the rest.
+        if name == "to_onnx" or argv[1] in ELSEWHERE:
+            stack.enter_context(mock.patch.object(conversion, name, autospec=True))
+        source.write(given)
+        source.seek(0)
+        stack.enter_context(mock.patch.object(sys, "stdin", source))
+        stack.enter_context(contextlib.redirect_stdout(output))
+        assert cli.main(argv) == 0, argv
+        output.seek(0)
+        return output.read()
+
+
+def python(words, given=""):
+    """A script of the repository: its arguments are read, and nothing is trained or measured."""
+    script, *options = words
+    if script == "training/run.py":
+        parse_arguments(options)
+    elif script == "-m":
+        assert options[0] == "pytest", words
+        paths = [option for option in options[1:] if "/" in option]
+        assert all((REPOSITORY / path).exists() for path in paths), paths
+    else:
+        code = (REPOSITORY / script).read_text(encoding="utf-8")
+        for option in options:
+            assert not option.startswith("--") or f'"{option}"' in code, option
+    return ""
+
+
+def accelerate(words, given=""):
+    command, *options = words
+    assert command == "launch"
+    known = launch_command_parser().parse_args(options)
+    if known.config_file:
+        assert load_config_from_file(str(REPOSITORY / known.config_file)).num_processes >= 2
+    return python([known.training_script, *known.training_script_args])
+
+
+def make(words, given=""):
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    done = subprocess.run(
+        ["make", "--dry-run", *words], cwd=REPOSITORY, env=environment, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    return ""
+
+
+def pip(words, given=""):
+    *options, package = words
+    assert options == ["install", "-e"]
+    named = re.fullmatch(r"\.\[([\w,]+)\]", package)[1].split(",")
+    assert set(named) <= set(EXTRAS)
+    return ""
+
+
+def sacrebleu(words, given=""):
+    done = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def installed(*first):
+    """A program of another package: it is there."""
+
+    def check(words, given=""):
+        assert tuple(words[: len(first)]) == first
+        return ""
+
+    return check
+
+
+PROGRAMS = {
+    "vaswani-hf": vaswani_hf,
+    "python": python,
+    "accelerate": accelerate,
+    "make": make,
+    "pip": pip,
+    "sacrebleu": sacrebleu,
+    "hf": installed("auth", "login"),
+    "tensorboard": installed("--logdir"),
+}
+
+
+def execute(code):
+    """A Python block, as a script of its own."""
+    if "import peft" in code and importlib.util.find_spec("peft") is None:
+        compile(code, "block", "exec")
+        return
+    with tempfile.TemporaryFile("w+") as output, contextlib.redirect_stdout(output):
+        exec(code.replace("vocab_size=37000", "vocab_size=300"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_tells_to_type_works(page, request):
+    found = blocks(page)
+    assert {block.language for block in found} <= LANGUAGES
+    if any(block.language in ("sh", "python") for block in found):
+        request.getfixturevalue("workplace")
+    for block in found:
+        if block.language == "python":
+            execute(block.text)
+        elif block.language == "sh":
+            for command in commands(block):
+                type_in(command)
+        elif block.language == "yaml":
+            assert isinstance(yaml.safe_load(block.text), dict)
+            if name := re.search(r"This is `([\w.]+\.yaml)`:$", block.before):
+                Path(name[1]).write_text(block.text)
+
+
+# What comes of it
+
+
+def test_a_redirected_translation_is_in_the_file(workplace):
+    (block,) = [block for block in blocks("README.md") if "test.hypotheses" in block.text]
+    outputs = [type_in(command) for command in commands(block)]
+    assert Path("test.hypotheses").read_text() == outputs[-1] == "a b c d\n" * 3
+
+
+def test_the_tokenizer_of_its_page_is_saved(workplace):
+    (block,) = [block for block in blocks("docs/tokenizer.md") if block.language == "python"]
+    execute(block.text)
+    assert Path("tokenizer", "tokenizer.json").is_file()
+
+
+def test_pictures_have_the_names_of_their_page(workplace):
+    pytest.importorskip("matplotlib")
+    for page in ("docs/pictures.md", "docs/watching.md"):
+        for block in blocks(page):
+            if block.language == "python":
+                execute(block.text)
+            elif "vaswani-hf plot" in block.text:
+                for command in commands(block):
+                    type_in(command)
+    for name in ("curves.png", "both.png", "schedule.png", "positions.svg", "curves.pdf"):
+        assert Path(name).stat().st_size > 1000, name
+
+
+def environment_of(variables):
+    """Variables for a process that imports from this repository."""
+    paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**variables, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+
+
+def test_the_commands_for_the_hub_run(workplace, hub_server, hub_environment):
+    typed = [
+        shlex.split(command.replace("ORG", "lab"))[1:]
+        for page in ("README.md", "docs/hub.md")
+        for block in blocks(page)
+        if block.language == "sh"
+        for command in commands(block)
+        if command.startswith("vaswani-hf") and ON_THE_HUB in command
+    ]
+    different = [argv for place, argv in enumerate(typed) if argv not in typed[:place]]
+    assert [argv[0] for argv in different] == ["push", "translate"]
+    done = subprocess.run(
+        [sys.executable, "-c", SEVERAL, json.dumps(different)],
+        env=environment_of(hub_environment("alice")),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert "it says the same" in done.stdout and done.stdout.endswith("a b c d\n" * 3)
+    assert "model.safetensors" in hub_server.files("lab/NAME")
+
+
+def test_the_training_command_runs(workplace):
+    typed = [
+        command
+        for page in ("README.md", "docs/training.md")
+        for block in blocks(page)
+        if block.language == "sh"
+        for command in commands(block)
+        if command.startswith("accelerate launch")
+    ]
+    assert len(typed) == 2 and typed[0] == typed[1]  # run once
+    words = shlex.split(typed[0])
+    output = words[words.index("--output_dir") + 1]
+    shutil.rmtree(output)  # the folder of another run, which would be refused
+    words[words.index("training/run.py")] = str(REPOSITORY / "training" / "run.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "accelerate.commands.launch", *words[2:], *SMALL.split()],
+        env=environment_of(os.environ),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    # The table of what comes out.
+    named = re.findall(r"`([\w.]+\.(?:json|yaml|md|safetensors))`", read("docs/training.md"))
+    assert {"model.safetensors", "config.yaml", "results.json", "README.md"} <= set(named)
+    for name in named:
+        assert Path(output, name).is_file(), name

@@ -1,0 +1,131 @@
+"""Names, options, recipes, paths and numbers on the pages are those of the code."""
+
+import dataclasses
+import pkgutil
+import re
+import tomllib
+
+import pytest
+from accelerate.commands.launch import launch_command_parser
+
+from tests.conftest import REPOSITORY
+from tests.docs.pages import PAGES, blocks, read
+from vaswani_hf import cli
+
+
+WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
+FOLDERS = ("benchmarks", "docs", "tests", "training", "vaswani_hf")
+ELSEWHERE = {"--help", "--version", "--fix", "--logdir"}  # of every program, ruff, TensorBoard
+OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
+
+
+@pytest.fixture(scope="module")
+def options():
+    """Every option of training, of vaswani-hf, of accelerate and of the benchmarks."""
+    from training.settings.fields import DataArguments, ModelArguments, VaswaniTrainingArguments
+
+    fields = {
+        f"--{field.name}"
+        for part in (ModelArguments, DataArguments, VaswaniTrainingArguments)
+        for field in dataclasses.fields(part)
+    }
+    launcher = {
+        name for action in launch_command_parser()._actions for name in action.option_strings
+    }
+    scripts = {
+        name
+        for script in (REPOSITORY / "benchmarks").glob("*.py")
+        for name in OPTION.findall(script.read_text(encoding="utf-8"))
+    }
+    return fields | launcher | scripts | ELSEWHERE
+
+
+@pytest.mark.parametrize("page", WITH_STYLE)
+def test_options_exist(page, options, capsys):
+    named = set(OPTION.findall(read(page))) - options
+    if named:
+        for command in ("translate", "convert", "push", "plot"):
+            with pytest.raises(SystemExit):
+                cli.main([command, "--help"])
+        named -= set(OPTION.findall(capsys.readouterr().out))
+    assert not named
+
+
+@pytest.mark.parametrize("page", WITH_STYLE)
+def test_paths_exist(page):
+    named = re.findall(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]*", read(page))
+    linked = [
+        target
+        for target in re.findall(r"\]\(([^)#\s]+)", read(page))
+        if not re.match(r"https?:|mailto:", target)
+    ]
+    folder = (REPOSITORY / page).parent
+    missing = [name for name in named if not any(REPOSITORY.glob(name.rstrip("./")))]
+    missing += [target for target in linked if not (folder / target).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", WITH_STYLE)
+def test_dotted_names_exist(page):
+    for name in set(re.findall(r"(?<![\w./])vaswani_hf(?:\.\w+)+", read(page))):
+        pkgutil.resolve_name(name)
+
+
+def test_the_layout_is_that_of_the_repository():
+    (tree,) = [block.text for block in blocks("README.md") if block.language == ""]
+    parents = []
+    for line in tree.splitlines():
+        indent, name = re.match(r"( *)([\w/]+/)\s", line).groups()
+        parents[len(indent) // 2 :] = [name]
+        assert (REPOSITORY / "".join(parents)).is_dir(), line
+
+
+def test_the_readme_stays_short():
+    assert len(read("README.md").split()) <= 900
+
+
+def test_every_recipe_is_in_the_table():
+    from training.settings.recipes import recipe_names
+
+    for name in recipe_names():
+        folder, _, _ = name.rpartition("/")
+        shown = f"{folder}/..." if folder else name
+        assert f"| `{shown}` |" in read("docs/recipes.md")
+
+
+def test_the_parameter_counts_are_the_models():
+    import torch
+
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+    for config in (VaswaniConfig.base(), VaswaniConfig.big()):
+        with torch.device("meta"):
+            count = VaswaniForConditionalGeneration(config).num_parameters()
+        assert f"{count:,}" in read("docs/recipes.md")
+
+
+def test_the_shown_mistake_is_told_so():
+    from training.settings.reading import parse_arguments
+
+    (shown,) = re.findall(r"^training/run.py: (.*)$", read("docs/training.md"), flags=re.MULTILINE)
+    with pytest.raises(ValueError, match=f"^{re.escape(shown)}$"):
+        parse_arguments(["base", "--warmup_step", "1"])
+
+
+def test_every_extra_is_in_the_table():
+    extras = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
+    shown = re.findall(r"^\| `(\w+)` \|", read("docs/index.md"), flags=re.MULTILINE)
+    assert set(shown) == set(extras)
+
+
+def test_layers_for_adapters_are_those_of_the_model():
+    import torch
+
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+    with torch.device("meta"):
+        model = VaswaniForConditionalGeneration(VaswaniConfig(encoder_layers=1, decoder_layers=1))
+    layers = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    rows = re.findall(r"^\| (`[^|]+) \|", read("docs/adapters.md"), flags=re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert len(named) >= 8 and named <= layers
