@@ -1,16 +1,27 @@
-"""The layers for a CPU, against torch's own and against float64."""
+"""The faster ways through torch's layers, against torch's own and against float64."""
 
 import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from vaswani_hf.layers_vaswani import Dropout, LayerNorm, Linear
+from vaswani_hf.layers_vaswani import FasterForward, use_faster_layers, use_torch_layers
 
 
 close = torch.testing.assert_close
 ONEDNN_BESIDE_MKL = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+
+
+def faster(layer: nn.Module) -> nn.Module:
+    """The same layer, or model, with the faster ways."""
+    use_faster_layers(layer)
+    return layer
 
 
 def num_products(profile: torch.profiler.profile) -> int:
@@ -53,7 +64,7 @@ def test_products_are_the_same_with_and_without_gradients(
 ) -> None:
     # Without gradients 40 rows go to oneDNN (40 * 64 * 512 is above 2^20), and one row does not.
     torch.manual_seed(0)
-    layer, x = Linear(64, 512, bias=bias), torch.randn(shape)
+    layer, x = faster(nn.Linear(64, 512, bias=bias)), torch.randn(shape)
     expected = layer(x).detach()
     exact = x.double() @ layer.weight.detach().double().T
     exact = exact + layer.bias.detach().double() if bias else exact
@@ -67,7 +78,7 @@ def test_products_are_the_same_with_and_without_gradients(
 @torch.no_grad()
 def test_products_that_the_other_library_does_not_take_go_the_usual_way() -> None:
     torch.manual_seed(0)
-    layer, x = Linear(64, 512), torch.randn(40, 64)
+    layer, x = faster(nn.Linear(64, 512)), torch.randn(40, 64)
     expected = layer(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(x).dtype == torch.bfloat16
@@ -84,7 +95,8 @@ def test_products_that_the_other_library_does_not_take_go_the_usual_way() -> Non
 def test_gradients_of_products_are_those_of_float64(bias: bool, shape: tuple[int, ...]) -> None:
     # 520 rows go to oneDNN with gradients (520 * 64 * 512 is above 2^24), and 3 rows do not.
     torch.manual_seed(0)
-    layer, x, grad = Linear(64, 512, bias=bias), torch.randn(shape), torch.randn(*shape[:-1], 512)
+    layer = faster(nn.Linear(64, 512, bias=bias))
+    x, grad = torch.randn(shape), torch.randn(*shape[:-1], 512)
     with torch.profiler.profile() as profile:
         found = gradients(layer, x, grad)
     for actual, expected in zip(found, gradients(layer, x, grad, torch.float64), strict=True):
@@ -94,7 +106,7 @@ def test_gradients_of_products_are_those_of_float64(bias: bool, shape: tuple[int
 
 def test_products_of_tensors_that_do_not_lie_in_order_have_their_gradients() -> None:
     torch.manual_seed(0)
-    layer = Linear(64, 512)
+    layer = faster(nn.Linear(64, 512))
     x, grad = torch.randn(64, 520).T, torch.randn(512, 520).T
     for actual, expected in zip(
         gradients(layer, x, grad), gradients(layer, x, grad, torch.float64), strict=True
@@ -105,7 +117,7 @@ def test_products_of_tensors_that_do_not_lie_in_order_have_their_gradients() -> 
 @pytest.mark.parametrize("frozen", ["x", "weight"])
 def test_what_is_frozen_gets_no_gradient(frozen: str) -> None:
     torch.manual_seed(0)
-    layer, x = Linear(64, 512), torch.randn(520, 64, requires_grad=frozen != "x")
+    layer, x = faster(nn.Linear(64, 512)), torch.randn(520, 64, requires_grad=frozen != "x")
     layer.weight.requires_grad_(frozen != "weight")
     kept: list[tuple[int, ...]] = []
     with torch.profiler.profile() as profile:
@@ -124,7 +136,7 @@ def test_what_is_frozen_gets_no_gradient(frozen: str) -> None:
 def test_a_gradient_of_a_product_has_a_gradient() -> None:
     torch.manual_seed(0)
     x, grad = torch.randn(520, 64, requires_grad=True), torch.randn(520, 512)
-    layer = Linear(64, 512)
+    layer = faster(nn.Linear(64, 512))
 
     def penalty(product: nn.Module) -> Tensor:
         y = product(x)
@@ -143,7 +155,7 @@ def test_a_gradient_of_a_product_has_a_gradient() -> None:
 def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
     torch.manual_seed(0)
     x = torch.full((400, 500), 3.0)
-    y = Dropout(0.3)(x)
+    y = faster(nn.Dropout(0.3))(x)
     # Standard deviation of the share: sqrt(0.21 / 200,000) = 0.001.
     assert (y == 0).float().mean().item() == pytest.approx(0.3, abs=0.005)
     close(y[y != 0], torch.full_like(y[y != 0], 3 / 0.7))
@@ -152,18 +164,18 @@ def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_backward_pass_of_dropout_has_the_same_mask(dtype: torch.dtype) -> None:
     x = torch.ones(40, 50, dtype=dtype, requires_grad=True)
-    y = Dropout(0.4)(x)
+    y = faster(nn.Dropout(0.4))(x)
     y.sum().backward()
     assert y.dtype == x.grad.dtype == dtype
     assert torch.equal(x.grad, y)
 
 
 def test_dropout_keeps_no_mask() -> None:
-    assert saved_numbers(Dropout(0.4), torch.ones(40, 50, requires_grad=True)) == []
+    assert saved_numbers(faster(nn.Dropout(0.4)), torch.ones(40, 50, requires_grad=True)) == []
 
 
 def test_masks_follow_torchs_seed_and_differ_from_call_to_call() -> None:
-    dropout, x = Dropout(0.5), torch.ones(20, 30)
+    dropout, x = faster(nn.Dropout(0.5)), torch.ones(20, 30)
     torch.manual_seed(1)
     first, second = dropout(x), dropout(x)
     torch.manual_seed(1)
@@ -174,17 +186,17 @@ def test_masks_follow_torchs_seed_and_differ_from_call_to_call() -> None:
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (1.0, 0.0)])
 def test_dropout_of_nothing_and_of_everything(share: float, expected: float) -> None:
-    assert torch.equal(Dropout(share)(torch.ones(4, 5)), torch.full((4, 5), expected))
-    assert torch.equal(Dropout(share).eval()(torch.ones(4, 5)), torch.ones(4, 5))
+    assert torch.equal(faster(nn.Dropout(share))(torch.ones(4, 5)), torch.full((4, 5), expected))
+    assert torch.equal(faster(nn.Dropout(share)).eval()(torch.ones(4, 5)), torch.ones(4, 5))
 
 
 def test_dropout_draws_on_the_cpu_and_in_float32_whatever_the_default_is() -> None:
     x = torch.ones(1000, 1000)
     with torch.device("meta"):
-        assert Dropout(0.5)(x).device == x.device
+        assert faster(nn.Dropout(0.5))(x).device == x.device
     torch.set_default_dtype(torch.bfloat16)
     try:
-        dropped = (Dropout(0.001)(x) == 0).float().mean().item()
+        dropped = (faster(nn.Dropout(0.001))(x) == 0).float().mean().item()
     finally:
         torch.set_default_dtype(torch.float32)
     assert dropped == pytest.approx(0.001, abs=2e-4)  # standard deviation: 3e-5
@@ -193,9 +205,10 @@ def test_dropout_draws_on_the_cpu_and_in_float32_whatever_the_default_is() -> No
 # Layer normalization
 
 
-def norm_of(weight: Tensor, bias: Tensor) -> tuple[LayerNorm, nn.LayerNorm]:
+def norm_of(weight: Tensor, bias: Tensor) -> tuple[nn.Module, nn.LayerNorm]:
     """Ours and torch's, alike."""
-    ours, torchs = LayerNorm(len(weight), eps=1e-6), nn.LayerNorm(len(weight), eps=1e-6)
+    ours, torchs = (nn.LayerNorm(len(weight), eps=1e-6) for _ in range(2))
+    use_faster_layers(ours)
     for norm in (ours, torchs):
         norm.load_state_dict({"weight": weight, "bias": bias})
     return ours, torchs
@@ -245,7 +258,7 @@ def test_normalization_in_other_precisions_is_torchs() -> None:
 @pytest.mark.parametrize("without", [{"bias": False}, {"elementwise_affine": False}], ids=str)
 def test_normalization_without_parameters_is_torchs(without: dict[str, bool]) -> None:
     x = torch.randn(3, 64)
-    ours, torchs = LayerNorm(64, **without), nn.LayerNorm(64, **without)
+    ours, torchs = faster(nn.LayerNorm(64, **without)), nn.LayerNorm(64, **without)
     assert torch.equal(ours(x.requires_grad_()), torchs(x))
 
 
@@ -255,10 +268,11 @@ def test_normalization_without_parameters_is_torchs(without: dict[str, bool]) ->
 def test_gradients_of_gradients_and_transforms_see_torchs_layers() -> None:
     """As interpretation and second-order methods take them, of a model in evaluation mode."""
     torch.manual_seed(0)
-    layers = nn.Sequential(Linear(64, 512), LayerNorm(512), Dropout(0.3), Linear(512, 4)).eval()
+    torchs = nn.Sequential(
+        nn.Linear(64, 512), nn.LayerNorm(512), nn.Dropout(0.3), nn.Linear(512, 4)
+    ).eval()
+    layers = faster(copy.deepcopy(torchs))
     x = torch.randn(520, 64)
-    torchs = nn.Sequential(nn.Linear(64, 512), nn.LayerNorm(512), nn.Identity(), nn.Linear(512, 4))
-    torchs.load_state_dict(layers.state_dict())
 
     def curvature(model: nn.Module) -> Tensor:
         given = x.clone().requires_grad_()
@@ -272,3 +286,67 @@ def test_gradients_of_gradients_and_transforms_see_torchs_layers() -> None:
     )
     close(found, expected)
     torch.func.vmap(layers.train(), randomness="different")(x.view(2, 260, 64))
+
+
+# What else is done to layers
+
+
+def three_layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 512), nn.LayerNorm(512), nn.Dropout(0.3))
+
+
+def uses_faster_ways(layer: nn.Module) -> bool:
+    forward = vars(layer).get("forward")
+    return isinstance(forward, FasterForward) and forward.layer() is layer
+
+
+def test_layers_keep_their_types_and_a_subclass_its_own_forward() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    layers = faster(nn.Sequential(*three_layers(), Doubled(512, 4), nn.ReLU()))
+    assert [type(layer) for layer in layers[:3]] == [nn.Linear, nn.LayerNorm, nn.Dropout]
+    assert [uses_faster_ways(layer) for layer in layers] == [True] * 3 + [False] * 2
+    use_torch_layers(layers)
+    assert not any("forward" in vars(layer) for layer in layers)
+
+
+@pytest.mark.parametrize(
+    "make_copy", [copy.deepcopy, lambda layers: pickle.loads(pickle.dumps(layers))]
+)
+def test_a_copy_computes_with_its_own_weights(make_copy: Callable[[Any], Any]) -> None:
+    layers, x = faster(three_layers()).eval(), torch.randn(40, 64)
+    expected = layers(x)
+    copied = make_copy(layers)
+    assert all(uses_faster_ways(layer) for layer in copied)
+    with torch.no_grad():
+        copied[1].weight.mul_(2)
+    close(layers(x), expected)
+    close(copied(x), 2 * expected)
+
+
+def test_a_model_is_freed_as_soon_as_nobody_uses_it() -> None:
+    layers = faster(three_layers())
+    weight = weakref.ref(layers[0].weight)
+    gc.disable()
+    try:
+        del layers
+        assert weight() is None
+    finally:
+        gc.enable()
+
+
+def test_a_parametrized_weight_is_the_one_that_multiplies() -> None:
+    class Doubled(nn.Module):
+        def forward(self, weight: Tensor) -> Tensor:
+            return 2 * weight
+
+    torch.manual_seed(0)
+    layer, x = faster(nn.Linear(64, 512, bias=False)), torch.randn(40, 64)
+    expected = 2 * layer(x)
+    nn.utils.parametrize.register_parametrization(layer, "weight", Doubled())
+    close(layer(x), expected)
+    with torch.no_grad():
+        close(layer(x), expected)

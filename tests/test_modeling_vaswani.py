@@ -26,7 +26,7 @@ from vaswani_hf import (
 )
 from vaswani_hf.hub.folder import REMOTE_CODE
 from vaswani_hf.modeling_vaswani import (
-    AddAndNorm,
+    EncoderLayer,
     FeedForward,
     MultiHeadAttention,
     SinusoidalPositions,
@@ -89,32 +89,64 @@ def close(actual: Tensor, expected: Any, **tolerance: float) -> None:
 # 3.1 Encoder and Decoder Stacks
 
 
-def test_add_and_norm_normalizes_the_sum() -> None:
-    torch.manual_seed(0)
-    block = AddAndNorm(small_config()).eval()
-    nn.init.normal_(block.weight)
-    nn.init.normal_(block.bias)
-    x, sublayer_output = torch.randn(2, 32), torch.randn(2, 32)
-    expected = [
-        references.layer_norm(row, block.weight.tolist(), block.bias.tolist(), 1e-6)
-        for row in (x + sublayer_output).tolist()
-    ]
-    close(block(x, sublayer_output), expected)
+def with_sublayers(layer: nn.Module, **outputs: Tensor) -> nn.Module:
+    """A layer whose sub-layers of the given names say the same whatever comes."""
+    for name, output in outputs.items():
+        result = output if name == "feed_forward" else (output, None)
+        getattr(layer, name).forward = lambda *_, result=result, **__: result
+    return layer
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_add_and_norm_normalizes_the_sum(side: str) -> None:
+    # LayerNorm(x + Sublayer(x)), section 3.1, as often as the layer has sub-layers.
+    layer = getattr(small_model().model, side).layers[0]
+    names = ["self_attention", "cross_attention", "feed_forward"]
+    names = [name for name in names if hasattr(layer, name)]
+    assert len(names) == {"encoder": 2, "decoder": 3}[side]
+    x = torch.randn(1, 2, 32)
+    outputs = {name: torch.randn(1, 2, 32) for name in names}
+    expected = x
+    for name, output in outputs.items():
+        norm = getattr(layer, f"{name}_norm")
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+        rows = [
+            references.layer_norm(row, norm.weight.tolist(), norm.bias.tolist(), 1e-6)
+            for row in (expected + output)[0].tolist()
+        ]
+        expected = torch.tensor([rows])
+    memory = () if side == "encoder" else (torch.randn(1, 3, 32),)
+    close(with_sublayers(layer, **outputs)(x, *memory), expected)
+
+
+def quiet_layer(**fields: Any) -> nn.Module:
+    """An encoder layer whose sub-layers say nothing, so that it normalizes its input twice."""
+    layer = EncoderLayer(small_config(**fields), layer_idx=0)
+    nothing = torch.zeros(1, 1, 32)
+    return with_sublayers(layer, self_attention=nothing, feed_forward=nothing)
+
+
+def once_normalized(layer: nn.Module, x: Tensor) -> Tensor:
+    """The input of the feed-forward network."""
+    seen: list[Tensor] = []
+    layer.feed_forward.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    layer(x)
+    return seen[0]
 
 
 def test_epsilon_is_inside_the_root() -> None:
     # With a variance of 1e-6, which the epsilon equals, the result shrinks by sqrt(2).
-    block = AddAndNorm(small_config()).eval()
-    x = 1e-3 * torch.tensor([1.0, -1.0] * 16)
-    close(block(x, torch.zeros(32)), (x * 1000 / math.sqrt(2)), atol=1e-4)
+    x = 1e-3 * torch.tensor([[[1.0, -1.0] * 16]])
+    close(once_normalized(quiet_layer().eval(), x), x * 1000 / math.sqrt(2), atol=1e-4)
 
 
 def test_residual_dropout_spares_the_input() -> None:
     # Section 5.4: dropout acts on the output of a sub-layer before it is added.
     torch.manual_seed(0)
-    block = AddAndNorm(small_config(dropout=0.5)).train()
-    x = torch.randn(3, 32)
-    close(block(x, torch.zeros(3, 32)), nn.functional.layer_norm(x, (32,), eps=1e-6))
+    x = torch.randn(3, 1, 32)
+    expected = nn.functional.layer_norm(x, (32,), eps=1e-6)
+    close(once_normalized(quiet_layer(dropout=0.5).train(), x), expected)
 
 
 def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
@@ -1661,8 +1693,9 @@ def test_residual_dropout_acts_on_the_output_of_the_sublayer() -> None:
     # Section 5.4. Of 32 ones, k are kept and doubled: the mean is k / 16, the variance
     # k / 8 - (k / 16)^2, and what is kept and what is dropped lie on either side of the mean.
     torch.manual_seed(0)
-    block = AddAndNorm(small_config(dropout=0.5)).train()
-    output = block(torch.zeros(32), torch.ones(32))
+    layer = EncoderLayer(small_config(dropout=0.5), layer_idx=0).train()
+    with_sublayers(layer, self_attention=torch.ones(1, 1, 32), feed_forward=torch.zeros(1, 1, 32))
+    output = once_normalized(layer, torch.zeros(1, 1, 32)).flatten()
     is_kept = output > 0
     k = int(is_kept.sum())
     assert 4 < k < 28
@@ -1717,9 +1750,8 @@ def test_nothing_is_dropped_but_what_section_5_4_names() -> None:
 
 def test_the_epsilon_of_layer_normalization_is_a_field() -> None:
     # The variance is 1e-6; with an epsilon of 3e-6 beside it the result shrinks by sqrt(4).
-    block = AddAndNorm(small_config(layer_norm_eps=3e-6)).eval()
-    x = 1e-3 * torch.tensor([1.0, -1.0] * 16)
-    close(block(x, torch.zeros(32)), x * 1000 / 2, atol=1e-4)
+    x = 1e-3 * torch.tensor([[[1.0, -1.0] * 16]])
+    close(once_normalized(quiet_layer(layer_norm_eps=3e-6).eval(), x), x * 1000 / 2, atol=1e-4)
 
 
 @torch.no_grad()

@@ -8,12 +8,17 @@
 # Unless required by applicable law or agreed to in writing, software distributed under the License
 # is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express
 # or implied. See the License for the specific language governing permissions and limitations.
-"""Layers of torch, with less time and memory on a CPU.
+"""Faster ways through torch's layers on a CPU, and when each is used.
 
-Each is torch's own elsewhere, and gives the same numbers up to float32's rounding here (`Dropout`
-the same distribution).
+A model is made of `nn.Linear`, `nn.Dropout` and `nn.LayerNorm`; `use_faster_layers` gives them the
+forwards of this file, so that their types and parameters stay torch's. Results are equal up to
+float32's rounding, and dropout has the same distribution. On other devices, and while a compiler or
+a transform looks on, each falls back to torch's layer.
 """
 
+import operator
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,29 +27,35 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
-class Linear(nn.Linear):
-    """`nn.Linear`, by `linear`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map `(..., in_features)` to `(..., out_features)`."""
-        return linear(x, self.weight, self.bias)
+# Names that torch does not promise, looked up here once for all files of the model. Where one is
+# missing, its second argument stands in: the model is slower, and gives the same results.
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x W^T + b`, `(..., out)`, of `x`, `(..., in)`, and `weight`, `(out, in)`.
+def find_in_torch(name: str, missing: Any) -> Any:
+    """What torch has under a dotted name, or `missing`."""
+    try:
+        return operator.attrgetter(name)(torch)
+    except AttributeError:
+        return missing
 
-    For float32 on a CPU torch calls MKL, which on AMD's processors has half of oneDNN's speed.
-    """
-    if not is_for_onednn(x, weight):
-        return F.linear(x, weight, bias)
-    if torch.is_grad_enabled():
-        return OneDnnLinear.apply(x, weight, bias)
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+onednn_linear = find_in_torch("ops.mkldnn._linear_pointwise", None)
+native_layer_norm = find_in_torch("native_layer_norm", None)
+native_layer_norm_backward = find_in_torch("ops.aten.native_layer_norm_backward", None)
+are_transforms_active = find_in_torch("_C._are_functorch_transforms_active", lambda: True)
+is_graph_kept = find_in_torch("_C._autograd._get_current_graph_task_keep_graph", lambda: True)
+
+
+# When each faster way is used
+
+LEAST_FOR_ONEDNN = 2**20  # input numbers times output width: fewer are not worth a longer call
+LEAST_FOR_ONEDNN_WITH_GRADIENTS = 2**24
 
 
 def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether these are plain float32 numbers, and enough of them to be worth a longer call."""
-    least = 2**24 if torch.is_grad_enabled() else 2**20
+    """Whether oneDNN multiplies these: plain float32 numbers on a CPU, and many of them."""
+    with_gradients = torch.is_grad_enabled()
+    least = LEAST_FOR_ONEDNN_WITH_GRADIENTS if with_gradients else LEAST_FOR_ONEDNN
     return (
         x.device.type == "cpu"
         and x.ndim > 1
@@ -56,6 +67,29 @@ def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
         and torch.backends.mkl.is_available()  # elsewhere torch chooses well
         and torch.backends.mkldnn.is_available()
         and bool(torch.backends.mkldnn.enabled)
+        and onednn_linear is not None
+    )
+
+
+def is_mask_redrawn(dropout: nn.Dropout, x: Tensor) -> bool:
+    """Whether the backward pass of dropout draws its mask again: on a CPU, where it drops some."""
+    return dropout.training and 0 < dropout.p < 1 and is_on_plain_cpu(x)
+
+
+def is_invertible(norm: nn.LayerNorm, x: Tensor) -> bool:
+    """Whether the normalized input can be had from the result, to float32's precision."""
+    return (
+        norm.training
+        and torch.is_grad_enabled()
+        and norm.weight is not None
+        and norm.bias is not None
+        and is_on_plain_cpu(x, norm.weight)
+        and x.dtype == norm.weight.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")  # then the result is not kept
+        and native_layer_norm is not None
+        and native_layer_norm_backward is not None
+        # The result less the bias has lost as many bits as the bias is larger than the weight.
+        and bool((norm.weight.abs() > norm.bias.abs() / 8 + 1e-6).all())
     )
 
 
@@ -64,8 +98,61 @@ def is_on_plain_cpu(*tensors: Tensor) -> bool:
     return (
         all(x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) for x in tensors)
         and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
+        and not are_transforms_active()
     )
+
+
+# How a model comes by them
+
+
+def use_faster_layers(model: nn.Module) -> None:
+    """Let the layers of torch in a model choose at each call between their way and a faster one."""
+    for layer in model.modules():
+        if type(layer) in FASTER:
+            layer.forward = FasterForward(layer, FASTER[type(layer)])
+
+
+def use_torch_layers(model: nn.Module) -> None:
+    """Undo `use_faster_layers`."""
+    for layer in model.modules():
+        if isinstance(vars(layer).get("forward"), FasterForward):
+            del layer.forward
+
+
+class FasterForward:
+    """What a layer has as its `forward` in place of its class's."""
+
+    def __init__(self, layer: nn.Module, forward: Callable[[Any, Tensor], Tensor]) -> None:
+        self.layer = weakref.ref(layer)  # weak, so that a model is freed when nobody uses it
+        self.forward = forward
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The layer's output."""
+        return self.forward(self.layer(), x)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies and pickles of the layer; each gets one of its own."""
+        return FasterForward, (self.layer(), self.forward)
+
+
+# Linear
+
+
+def linear_forward(layer: nn.Linear, x: Tensor) -> Tensor:
+    """As `nn.Linear`."""
+    return linear(x, layer.weight, layer.bias)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x W^T + b`, `(..., out)`, of `x`, `(..., in)`, and `weight`, `(out, in)`.
+
+    For float32 on a CPU torch calls MKL, which on AMD's processors has half of oneDNN's speed.
+    """
+    if not is_for_onednn(x, weight):
+        return F.linear(x, weight, bias)
+    if torch.is_grad_enabled():
+        return OneDnnLinear.apply(x, weight, bias)
+    return onednn_linear(x, weight, bias, "none", [], "")
 
 
 class OneDnnLinear(torch.autograd.Function):
@@ -75,11 +162,11 @@ class OneDnnLinear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """As `linear`."""
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+        return onednn_linear(x, weight, bias, "none", [], "")
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Two products more."""
+        """The gradients of `x`, `weight` and `bias` where they are asked for."""
         x, weight = ctx.saved_tensors
         rows = grad.flatten(0, -2)
         grad_x = linear(grad, weight.T) if ctx.needs_input_grad[0] else None
@@ -91,14 +178,14 @@ class OneDnnLinear(torch.autograd.Function):
         return grad_x, grad_weight, grad_bias
 
 
-class Dropout(nn.Dropout):
-    """`nn.Dropout`, which on a CPU keeps the seed of its mask alone, where torch keeps the mask."""
+# Dropout
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Zero each number with probability `p`, and divide the others by `1 - p`."""
-        if not (self.training and 0 < self.p < 1 and is_on_plain_cpu(x)):
-            return super().forward(x)
-        return SeededDropout.apply(x, self.p, int(torch.randint(2**32, (), device="cpu")))
+
+def dropout_forward(layer: nn.Dropout, x: Tensor) -> Tensor:
+    """As `nn.Dropout`, but on a CPU the seed of the mask is kept, where torch keeps the mask."""
+    if not is_mask_redrawn(layer, x):
+        return type(layer).forward(layer, x)
+    return SeededDropout.apply(x, layer.p, int(torch.randint(2**32, (), device="cpu")))
 
 
 class SeededDropout(torch.autograd.Function):
@@ -123,33 +210,19 @@ class SeededDropout(torch.autograd.Function):
         return (x * (drawn >= p)).mul_(1 / (1 - p))
 
 
-class LayerNorm(nn.LayerNorm):
-    """`nn.LayerNorm`, which in float32 on a CPU keeps its result for the backward pass alone.
+# Layer normalization
+
+
+def layer_norm_forward(layer: nn.LayerNorm, x: Tensor) -> Tensor:
+    """As `nn.LayerNorm`, but in float32 on a CPU its result is kept for the backward pass alone.
 
     torch's keeps its input, and what comes after it keeps the result anyway; the one is known from
     the other (in-place activated batch normalization does the same: Rota Bulò et al. 2018). In
     training its gradient has none of its own, and its result must not be changed in place.
     """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalize the last dimension of `(..., d_model)`."""
-        if not self.is_invertible(x):
-            return super().forward(x)
-        return InvertedLayerNorm.apply(x, self.weight, self.bias, self.eps)
-
-    def is_invertible(self, x: Tensor) -> bool:
-        """Whether the normalized input can be had from the result, to float32's precision."""
-        return (
-            self.training
-            and torch.is_grad_enabled()
-            and self.weight is not None
-            and self.bias is not None
-            and is_on_plain_cpu(x, self.weight)
-            and x.dtype == self.weight.dtype == torch.float32
-            and not torch.is_autocast_enabled("cpu")  # then the result is not kept
-            # The result less the bias has lost as many bits as the bias is larger than the weight.
-            and bool((self.weight.abs() > self.bias.abs() / 8 + 1e-6).all())
-        )
+    if not is_invertible(layer, x):
+        return type(layer).forward(layer, x)
+    return InvertedLayerNorm.apply(x, layer.weight, layer.bias, layer.eps)
 
 
 class InvertedLayerNorm(torch.autograd.Function):
@@ -158,7 +231,7 @@ class InvertedLayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         """Normalize `(..., d_model)`."""
-        y, _, inverse_deviation = torch.native_layer_norm(x, weight.shape, weight, bias, eps)
+        y, _, inverse_deviation = native_layer_norm(x, weight.shape, weight, bias, eps)
         ctx.save_for_backward(y, inverse_deviation, weight, bias)
         return y
 
@@ -169,10 +242,17 @@ class InvertedLayerNorm(torch.autograd.Function):
         y, inverse_deviation, weight, bias = ctx.saved_tensors
         centred = (y - bias).div_(weight).div_(inverse_deviation)
         mean = torch.zeros_like(inverse_deviation)
-        grads = torch.ops.aten.native_layer_norm_backward(
+        grads = native_layer_norm_backward(
             grad, centred, weight.shape, mean, inverse_deviation, weight, bias, [True, True, True]
         )
         return *grads, None
 
 
-__all__ = ["Dropout", "LayerNorm", "Linear"]
+FASTER: dict[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {
+    nn.Linear: linear_forward,
+    nn.Dropout: dropout_forward,
+    nn.LayerNorm: layer_norm_forward,
+}
+
+
+__all__ = ["use_faster_layers", "use_torch_layers"]

@@ -8,7 +8,7 @@
 # Unless required by applicable law or agreed to in writing, software distributed under the License
 # is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express
 # or implied. See the License for the specific language governing permissions and limitations.
-"""The smoothed loss of section 5.4 from the decoder's states, without ever holding all logits.
+"""The loss of section 5.4: the formula first, then the same by chunks of tokens.
 
 Logits and what a backward pass needs of them are several times as large as all else that a step
 keeps. But the gradient of a sum over tokens is known as soon as their logits are: both are made
@@ -16,14 +16,14 @@ together, for a chunk of tokens at a time, and only the gradients of states and 
 """
 
 import re
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .layers_vaswani import Linear, linear
+from .layers_vaswani import is_graph_kept, linear
 
 
 IGNORED = -100  # the library's label of a position that has no target
@@ -32,11 +32,95 @@ CHUNKS_OF_GRAPH = 16  # of a compiled one, whatever the number of tokens
 DEVICES_OF_OPERATOR = ("cpu",)  # where a compiled graph does not look into the loss
 
 
-def can_go_by_chunks(head: nn.Module, states: Tensor) -> bool:
-    """Whether the loss may take the head's matrix and go past its `forward`."""
+# The formula
+
+
+def smoothed_cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    label_smoothing: float,
+    num_items_in_batch: int | Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy against a target that gives `label_smoothing / V` to every piece (section 5.4).
+
+    The uniform part covers all V pieces, the true one included, as in Szegedy et al. (2015), which
+    the paper cites.
+
+    Args:
+        logits: `(tokens, V)`.
+        labels: `(tokens,)`; -100 does not count.
+        label_smoothing: epsilon_ls, in [0, 1).
+        num_items_in_batch: what the sum over tokens is divided by; `None` for the number of labels
+            that count. In place of 0 it is 1.
+
+    Returns:
+        A scalar in float32, or float64 of such logits, nats per target token; 0 where no label
+        counts.
+    """
+    total = F.cross_entropy(
+        logits.to(accumulation_dtype(logits.dtype)),
+        labels.to(logits.device, torch.long),
+        ignore_index=IGNORED,
+        reduction="sum",
+        label_smoothing=label_smoothing,
+    )
+    return per_token(total, labels, num_items_in_batch)
+
+
+def per_token(total: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None) -> Tensor:
+    """A sum over target tokens, divided by their number, as `smoothed_cross_entropy` says."""
+    if num_items_in_batch is None:
+        num_items_in_batch = (labels != IGNORED).sum()
+    if not isinstance(num_items_in_batch, Tensor):
+        return total / max(num_items_in_batch, 1)
+    return total / num_items_in_batch.to(total.device).clamp(min=1)
+
+
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type in which numbers of a type are summed: float32, or float64 for float64."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+# From the decoder's states
+
+
+def training_loss(
+    head: nn.Module,
+    states: Tensor,
+    labels: Tensor,
+    label_smoothing: float,
+    num_items_in_batch: int | Tensor | None = None,
+) -> Tensor:
+    """The smoothed loss of target states, with logits of real targets only.
+
+    Args:
+        head: the pre-softmax layer, `(..., d_model)` to `(..., V)`.
+        states: `(B, T, d_model)`.
+        labels: `(B, T)`; -100 does not count.
+        label_smoothing: as `smoothed_cross_entropy` has it.
+        num_items_in_batch: likewise.
+
+    Returns:
+        As `smoothed_cross_entropy`.
+    """
+    states = states.flatten(0, 1)
+    labels = labels.flatten().to(states.device, torch.long)
+    if is_chunked(head, states):
+        states = states.to(head.weight.device)  # of a model that is spread over several
+        total = chunked_cross_entropy(states, head.weight, head.bias, labels, label_smoothing)
+        return per_token(total, labels, num_items_in_batch)
+    # How many targets are real depends on the data, which a compiled graph cannot.
+    if not torch.compiler.is_compiling():
+        is_real = labels != IGNORED
+        states, labels = states[is_real], labels[is_real]  # (tokens, d_model), (tokens,)
+    return smoothed_cross_entropy(head(states), labels, label_smoothing, num_items_in_batch)
+
+
+def is_chunked(head: nn.Module, states: Tensor) -> TypeGuard[nn.Linear]:
+    """Whether the loss is made by chunks, from the head's matrix and past its `forward`."""
     return (
         # What adapters or quantization put in its place knows itself how it multiplies.
-        type(head) in (nn.Linear, Linear)
+        type(head) is nn.Linear
         and torch.is_grad_enabled()
         # Its gradients, before they are scaled up, are below the smallest number of float16.
         and product_dtype(states) != torch.float16
@@ -54,9 +138,7 @@ def product_dtype(states: Tensor) -> torch.dtype:
     return states.dtype
 
 
-def precise(dtype: torch.dtype) -> torch.dtype:
-    """The type in which sums are made of what comes in a type: float32, or float64 from float64."""
-    return torch.promote_types(dtype, torch.float32)
+# The same by chunks
 
 
 def chunked_cross_entropy(
@@ -95,22 +177,12 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         """What was kept, times the gradient of the sum."""
-        # In place, so that no copy is made, unless it is kept for another pass.
-        scale = Tensor.mul if is_graph_kept() else Tensor.mul_
+        # In place, so that no copy is made, unless the graph is kept for another pass, which nobody
+        # knows while it is compiled.
+        is_kept = torch.compiler.is_compiling() or is_graph_kept()
+        scale = Tensor.mul if is_kept else Tensor.mul_
         states, weight, bias = (scale(grad, grad_total) for grad in ctx.saved_tensors)
         return states, weight, bias if len(bias) else None, None, None, None
-
-
-def is_graph_kept() -> bool:
-    """Whether the backward pass that runs leaves its graph for another one, as far as is known.
-
-    torch tells it under a private name; where that is gone, the answer is yes, at the price of a
-    copy.
-    """
-    is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
-    if torch.compiler.is_compiling() or is_kept is None:  # nobody knows when the graph is made
-        return True
-    return bool(is_kept())
 
 
 def _loss_and_gradients(
@@ -141,7 +213,7 @@ def _loss_and_gradients(
 
 
 class Sums:
-    """The loss of all chunks so far, and its gradients by matrix and bias, in `precise(dtype)`."""
+    """The loss of all chunks so far, and its gradients by matrix and bias."""
 
     def __init__(
         self, weight: Tensor, bias: Tensor | None, label_smoothing: float, dtype: torch.dtype
@@ -149,7 +221,7 @@ class Sums:
         self.weight = weight.to(dtype)
         self.bias = None if bias is None else bias.to(dtype)
         self.true_share, self.even_share = 1 - label_smoothing, label_smoothing / len(weight)
-        self.dtype = precise(dtype)
+        self.dtype = accumulation_dtype(dtype)
         self.total = weight.new_zeros((), dtype=self.dtype)
         self.grad_weight = torch.zeros_like(weight, dtype=self.dtype)
         self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=self.dtype)
@@ -204,7 +276,7 @@ def _shapes(
     label_smoothing: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    total = states.new_empty((), dtype=precise(dtype))
+    total = states.new_empty((), dtype=accumulation_dtype(dtype))
     grad_bias = weight.new_empty(0 if bias is None else len(bias))
     return total, torch.empty_like(states), torch.empty_like(weight), grad_bias
 
@@ -221,4 +293,4 @@ def _scale(ctx: Any, grad_total: Tensor, *others: Any) -> tuple[Tensor | None, .
 loss_and_gradients.register_autograd(_scale, setup_context=_keep)
 
 
-__all__ = ["can_go_by_chunks", "chunked_cross_entropy"]
+__all__ = ["chunked_cross_entropy", "smoothed_cross_entropy", "training_loss"]

@@ -57,30 +57,20 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vaswani import VaswaniConfig
 from .generation_vaswani import VaswaniGenerationMixin
-from .layers_vaswani import Dropout, LayerNorm, Linear
-from .loss_vaswani import IGNORED, can_go_by_chunks, chunked_cross_entropy, precise
+from .layers_vaswani import use_faster_layers, use_torch_layers
+from .loss_vaswani import IGNORED, accumulation_dtype, smoothed_cross_entropy, training_loss
 
 
 # 3.1 Encoder and Decoder Stacks
-
-
-class AddAndNorm(LayerNorm):
-    """LayerNorm(x + Dropout(Sublayer(x))): post-norm (section 3.1), residual dropout (5.4)."""
-
-    def __init__(self, config: VaswaniConfig) -> None:
-        super().__init__(config.d_model, eps=config.layer_norm_eps)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, x: Tensor, sublayer_output: Tensor) -> Tensor:  # type: ignore[override]
-        """Add the output of a sub-layer to its input and normalize; all `(B, T, d_model)`."""
-        return super().forward(x + self.dropout(sublayer_output))
+#
+# LayerNorm(x + Sublayer(x)) around every sub-layer, with dropout on the sub-layer's output (5.4).
 
 
 def final_norm(config: VaswaniConfig) -> nn.Module:
     """What ends a stack: nothing in the paper, where the last sub-layer is normalized already."""
     if not config.final_norm:
         return nn.Identity()
-    return LayerNorm(config.d_model, eps=config.layer_norm_eps)
+    return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
 
 class EncoderLayer(GradientCheckpointingLayer):
@@ -89,9 +79,10 @@ class EncoderLayer(GradientCheckpointingLayer):
     def __init__(self, config: VaswaniConfig, layer_idx: int) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config, layer_idx)
-        self.self_attention_norm = AddAndNorm(config)
+        self.self_attention_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = AddAndNorm(config)
+        self.feed_forward_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(
         self,
@@ -101,8 +92,8 @@ class EncoderLayer(GradientCheckpointingLayer):
     ) -> Tensor:
         """Map source states `(B, S, d_model)` to the next layer's."""
         attended, _ = self.self_attention(x, x, attention_mask, **kwargs)
-        x = self.self_attention_norm(x, attended)
-        return self.feed_forward_norm(x, self.feed_forward(x))
+        x = self.self_attention_norm(x + self.dropout(attended))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
 class DecoderLayer(GradientCheckpointingLayer):
@@ -111,11 +102,12 @@ class DecoderLayer(GradientCheckpointingLayer):
     def __init__(self, config: VaswaniConfig, layer_idx: int) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config, layer_idx, is_causal=True)
-        self.self_attention_norm = AddAndNorm(config)
+        self.self_attention_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
         self.cross_attention = MultiHeadAttention(config, layer_idx, is_cross_attention=True)
-        self.cross_attention_norm = AddAndNorm(config)
+        self.cross_attention_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = AddAndNorm(config)
+        self.feed_forward_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(
         self,
@@ -128,10 +120,10 @@ class DecoderLayer(GradientCheckpointingLayer):
     ) -> Tensor:
         """Map target states `(B, T, d_model)` to the next layer's; memory is `(B, S, d_model)`."""
         attended, _ = self.self_attention(x, x, attention_mask, past_key_values, **kwargs)
-        x = self.self_attention_norm(x, attended)
+        x = self.self_attention_norm(x + self.dropout(attended))
         attended, _ = self.cross_attention(x, memory, memory_mask, past_key_values, **kwargs)
-        x = self.cross_attention_norm(x, attended)
-        return self.feed_forward_norm(x, self.feed_forward(x))
+        x = self.cross_attention_norm(x + self.dropout(attended))
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
 # 3.2 Attention
@@ -169,7 +161,7 @@ def scaled_dot_product_attention(
     if attention_mask is not None:
         # A sum below the lowest number is -inf, and a row of nothing but -inf has no softmax.
         scores = (scores + attention_mask).clamp(min=torch.finfo(scores.dtype).min)
-    weights = scores.softmax(dim=-1, dtype=precise(scores.dtype)).to(query.dtype)
+    weights = scores.softmax(dim=-1, dtype=accumulation_dtype(scores.dtype)).to(query.dtype)
     weights = F.dropout(weights, p=dropout, training=module.training)
     return (weights @ value).transpose(1, 2), weights
 
@@ -200,10 +192,10 @@ class MultiHeadAttention(nn.Module):
         keys_width, values_width = config.num_heads * d_k, config.num_heads * d_v
         self.scaling = d_k**-0.5
         bias = config.attention_bias
-        self.query_proj = Linear(config.d_model, keys_width, bias=bias)  # W^Q of all heads
-        self.key_proj = Linear(config.d_model, keys_width, bias=bias)  # W^K
-        self.value_proj = Linear(config.d_model, values_width, bias=bias)  # W^V
-        self.output_proj = Linear(values_width, config.d_model, bias=bias)  # W^O
+        self.query_proj = nn.Linear(config.d_model, keys_width, bias=bias)  # W^Q of all heads
+        self.key_proj = nn.Linear(config.d_model, keys_width, bias=bias)  # W^K
+        self.value_proj = nn.Linear(config.d_model, values_width, bias=bias)  # W^V
+        self.output_proj = nn.Linear(values_width, config.d_model, bias=bias)  # W^O
         # tensor2tensor makes the queries, keys and values of self-attention by one matrix, and the
         # keys and values of cross-attention by one: Glorot's bound is that of the matrix.
         together = [self.key_proj, self.value_proj]
@@ -288,10 +280,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__()
-        self.inner = Linear(config.d_model, config.d_ff)
-        self.outer = Linear(config.d_ff, config.d_model)
+        self.inner = nn.Linear(config.d_model, config.d_ff)
+        self.outer = nn.Linear(config.d_ff, config.d_model)
         self.activation = ACT2FN[config.activation_function]  # the paper's is ReLU
-        self.dropout = Dropout(config.activation_dropout)
+        self.dropout = nn.Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `(B, T, d_model)` to `(B, T, d_model)`."""
@@ -309,7 +301,7 @@ class EmbeddingWithPositions(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         kind = SinusoidalPositions if config.position_encoding == "sinusoidal" else LearnedPositions
         self.positions = kind(config)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, embeddings: Tensor, position_ids: Tensor, num_positions: int) -> Tensor:
         """Make the first layer's input.
@@ -430,6 +422,16 @@ class VaswaniPreTrainedModel(PreTrainedModel):
     _supports_flex_attn = True
     _supports_attention_backend = True
     _can_compile_fullgraph = True
+
+    def post_init(self) -> None:
+        """End the construction as the library does, and let layers choose faster ways."""
+        super().post_init()
+        use_faster_layers(self)
+
+    def _replicate_for_data_parallel(self) -> Self:
+        """A copy for another device, whose layers `nn.DataParallel` fills: torch's ways alone."""
+        use_torch_layers(self)
+        return super()._replicate_for_data_parallel()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -747,7 +749,7 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
     def __init__(self, config: VaswaniConfig) -> None:
         super().__init__(config)
         self.model = VaswaniModel(config)
-        self.lm_head = Linear(config.d_model, config.num_target_pieces, bias=config.output_bias)
+        self.lm_head = nn.Linear(config.d_model, config.num_target_pieces, bias=config.output_bias)
         self.lm_head.is_output_embedding = True  # type: ignore[assignment]
         self.use_paper_generation()
         self.post_init()
@@ -787,8 +789,8 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
                 f"target_vocab_size={self.config.target_vocab_size}); no one size fits both."
             )
         if not self.config.share_embeddings:
-            self.model.decoder.embed_tokens = self._get_resized_embeddings(
-                self.model.decoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
+            self.model.decoder.resize_token_embeddings(
+                new_num_tokens, pad_to_multiple_of, mean_resizing
             )
         resized = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         self.config.target_vocab_size = self.config.vocab_size
@@ -874,7 +876,8 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
                 f"input, {tuple(states.shape[:2])}, got labels of shape {tuple(labels.shape)}."
             )
         if labels is not None and self.training:
-            loss = self.training_loss(states, labels, num_items_in_batch)
+            smoothing = self.config.label_smoothing
+            loss = training_loss(self.lm_head, states, labels, smoothing, num_items_in_batch)
         else:
             kept = (
                 slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
@@ -895,67 +898,6 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
         )
-
-    def training_loss(
-        self, states: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None = None
-    ) -> Tensor:
-        """The smoothed loss of target states `(B, T, d_model)` against labels `(B, T)` (5.4)."""
-        head, smoothing = self.lm_head, self.config.label_smoothing
-        states = states.flatten(0, 1)
-        labels = labels.flatten().to(states.device, torch.long)
-        if can_go_by_chunks(head, states):
-            states = states.to(head.weight.device)  # of a model that is spread over several
-            total = chunked_cross_entropy(states, head.weight, head.bias, labels, smoothing)
-            return per_token(total, labels, num_items_in_batch)
-        # How many targets are real depends on the data, which a compiled graph cannot.
-        if not torch.compiler.is_compiling():
-            is_real = labels != IGNORED
-            states, labels = states[is_real], labels[is_real]  # (tokens, d_model), (tokens,)
-        return smoothed_cross_entropy(head(states), labels, smoothing, num_items_in_batch)
-
-
-# 5.4 Regularization: label smoothing
-
-
-def smoothed_cross_entropy(
-    logits: Tensor,
-    labels: Tensor,
-    label_smoothing: float,
-    num_items_in_batch: int | Tensor | None = None,
-) -> Tensor:
-    """Cross-entropy against a target that gives `label_smoothing / V` to every piece (section 5.4).
-
-    The uniform part covers all V pieces, the true one included, as in Szegedy et al. (2015), which
-    the paper cites.
-
-    Args:
-        logits: `(tokens, V)`.
-        labels: `(tokens,)`; -100 does not count.
-        label_smoothing: epsilon_ls, in [0, 1).
-        num_items_in_batch: what the sum over tokens is divided by; `None` for the number of labels
-            that count. In place of 0 it is 1.
-
-    Returns:
-        A scalar in float32, or float64 of such logits, nats per target token; 0 where no label
-        counts.
-    """
-    total = F.cross_entropy(
-        logits.to(precise(logits.dtype)),
-        labels.to(logits.device, torch.long),
-        ignore_index=IGNORED,
-        reduction="sum",
-        label_smoothing=label_smoothing,
-    )
-    return per_token(total, labels, num_items_in_batch)
-
-
-def per_token(total: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None) -> Tensor:
-    """A sum over target tokens, divided by their number, as `smoothed_cross_entropy` says."""
-    if num_items_in_batch is None:
-        num_items_in_batch = (labels != IGNORED).sum()
-    if not isinstance(num_items_in_batch, Tensor):
-        return total / max(num_items_in_batch, 1)
-    return total / num_items_in_batch.to(total.device).clamp(min=1)
 
 
 def _check_one_is_given(

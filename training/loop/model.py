@@ -13,7 +13,12 @@ from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tok
 from vaswani_hf.hub.download import fetch
 from vaswani_hf.hub.errors import as_hub_error
 from vaswani_hf.hub.folder import TARGET_TOKENIZER
-from vaswani_hf.modeling_vaswani import AddAndNorm, EmbeddingWithPositions, FeedForward
+from vaswani_hf.modeling_vaswani import (
+    DecoderLayer,
+    EmbeddingWithPositions,
+    EncoderLayer,
+    FeedForward,
+)
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 from ..data.corpus import Corpus
@@ -210,7 +215,7 @@ def _set_fields(config: VaswaniConfig, arguments: Arguments, name: str) -> None:
 
 def _set_dropout(model: VaswaniForConditionalGeneration) -> None:
     for module in model.modules():
-        if isinstance(module, AddAndNorm | EmbeddingWithPositions):
+        if isinstance(module, EncoderLayer | DecoderLayer | EmbeddingWithPositions):
             module.dropout.p = model.config.dropout
         elif isinstance(module, FeedForward):
             module.dropout.p = model.config.activation_dropout

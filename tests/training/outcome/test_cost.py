@@ -11,9 +11,9 @@ from training.outcome.cost import Shapes, activation_bytes, training_flops
 from vaswani_hf import (
     VaswaniConfig,
     VaswaniForConditionalGeneration,
-    modeling_vaswani,
+    layers_vaswani,
+    loss_vaswani,
 )
-from vaswani_hf.layers_vaswani import LayerNorm
 
 
 SENTENCES, SOURCE, TARGET, PIECES = 3, 7, 5, 53
@@ -70,8 +70,8 @@ def kept_bytes(model, batch, dtype):
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_activations_are_about_what_autograd_keeps(monkeypatch, dtype, by_chunks):
     # As on a GPU: there torch's own normalization keeps its input.
-    monkeypatch.setattr(LayerNorm, "is_invertible", lambda *_: False)
-    monkeypatch.setattr(modeling_vaswani, "can_go_by_chunks", lambda *_: by_chunks)
+    monkeypatch.setattr(layers_vaswani, "is_invertible", lambda *_: False)
+    monkeypatch.setattr(loss_vaswani, "is_chunked", lambda *_: by_chunks)
     config = VaswaniConfig(
         # The masks of dropout have a test of their own.
         **{"vocab_size": PIECES, "d_model": 128, "d_ff": 200, "num_heads": 4, "dropout": 0.0},
