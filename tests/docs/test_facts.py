@@ -1,6 +1,7 @@
 """Names, options, recipes, paths and numbers on the pages are those of the code."""
 
 import dataclasses
+import json
 import pkgutil
 import re
 import tomllib
@@ -82,6 +83,23 @@ def test_the_layout_is_that_of_the_repository():
 
 def test_the_readme_stays_short():
     assert len(read("README.md").split()) <= 900
+
+
+def test_scores_are_those_of_the_measured_results():
+    folder = REPOSITORY / "benchmarks" / "results"
+    multi30k = json.loads((folder / "2026-11-21-multi30k_small.json").read_text())
+    tatoeba = json.loads((folder / "2026-11-21-tatoeba.json").read_text())["runs"]
+    runs = [multi30k["results"], tatoeba["1"], tatoeba["2"]]
+    rows = [row for row in read("docs/results.md").splitlines() if "2026-11-21" in row]
+    assert len(rows) == len(runs)
+    short = read("README.md")
+    for row, run in zip(rows, runs, strict=True):
+        score = run["scores"]["test"]
+        bleu = f"| {score['bleu']:.2f} |"
+        assert bleu in row and f"{run['training']['updates']:,} updates" in row
+        assert bleu in short and score["bleu_signature"] in short
+    quarters = " | ".join(f"{quarter['bleu']:.2f}" for quarter in multi30k["quarters"])
+    assert f"| BLEU | {quarters} |" in read("docs/results.md")
 
 
 def test_every_recipe_is_in_the_table():
