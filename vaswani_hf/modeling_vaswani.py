@@ -680,7 +680,9 @@ class VaswaniModel(VaswaniPreTrainedModel):
         So the stacks call what adapters (PEFT) or a quantizer put in its place.
         """
         super().__setattr__(name, value)
-        if name == "shared" and "decoder" in self._modules:
+        # nn.DataParallel fills a replica child by child, and the stacks are still the model's own.
+        is_replica = getattr(self, "_is_replica", False)
+        if name == "shared" and "decoder" in self._modules and not is_replica:
             self.encoder.embed_tokens = self.decoder.embed_tokens = value
 
     @can_return_tuple
