@@ -424,12 +424,12 @@ class VaswaniPreTrainedModel(PreTrainedModel):
     _can_compile_fullgraph = True
 
     def post_init(self) -> None:
-        """End the construction as the library does, and let layers choose faster ways."""
+        """End the construction as the library does, and let layers choose faster forwards."""
         super().post_init()
         use_faster_layers(self)
 
     def _replicate_for_data_parallel(self) -> Self:
-        """A copy for another device, whose layers `nn.DataParallel` fills: torch's ways alone."""
+        """A replica for another GPU; a faster forward would use the weights of the first."""
         use_torch_layers(self)
         return super()._replicate_for_data_parallel()
 
