@@ -1,16 +1,26 @@
 """The faster ways through torch's layers, against torch's own and against float64."""
 
+import ast
 import copy
 import gc
+import importlib
 import pickle
+import re
+import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import BitsAndBytesConfig
+from transformers.integrations import bitsandbytes
 
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, layers_vaswani
+from vaswani_hf.hub.folder import REMOTE_CODE
 from vaswani_hf.layers_vaswani import FasterForward, use_faster_layers, use_torch_layers
 
 
@@ -350,3 +360,121 @@ def test_a_parametrized_weight_is_the_one_that_multiplies() -> None:
     close(layer(x), expected)
     with torch.no_grad():
         close(layer(x), expected)
+
+
+# In a model
+
+
+SIZES = {"vocab_size": 50, "d_model": 16, "d_ff": 24, "num_heads": 2, "dropout": 0.0}
+SIZES |= {"encoder_layers": 1, "decoder_layers": 2}
+
+
+def draw_model(code: Any = None, **fields: Any) -> VaswaniForConditionalGeneration:
+    """A small model, of the package or of a copy of its code."""
+    torch.manual_seed(0)
+    config_class = code.VaswaniConfig if code else VaswaniConfig
+    model_class = code.VaswaniForConditionalGeneration if code else VaswaniForConditionalGeneration
+    return model_class(config_class(**SIZES | fields))
+
+
+def draw_ids(*shape: int) -> Tensor:
+    return torch.randint(3, 50, shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["built", "loaded"])
+def test_every_layer_of_a_model_has_torchs_type(tmp_path: Path, is_loaded: bool) -> None:
+    # Tools that replace layers ask for it: `type(module) is nn.Linear`.
+    model = draw_model(final_norm=True)
+    if is_loaded:
+        model.save_pretrained(tmp_path)
+        model = VaswaniForConditionalGeneration.from_pretrained(tmp_path)
+    for kind in (nn.Linear, nn.LayerNorm, nn.Dropout):
+        found = [layer for layer in model.modules() if isinstance(layer, kind)]
+        assert {type(layer) for layer in found} == {kind}
+        assert all(uses_faster_ways(layer) for layer in found)
+    assert sum(type(layer) is nn.Linear for layer in model.modules()) == 6 + 2 * 10 + 1
+
+
+def test_the_librarys_quantizer_replaces_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Quantized(nn.Linear):
+        def __init__(self, width: int, out_width: int, bias: bool, **_: Any) -> None:
+            super().__init__(width, out_width, bias)
+
+    package = SimpleNamespace(nn=SimpleNamespace(Linear8bitLt=Quantized))
+    monkeypatch.setattr(bitsandbytes, "bnb", package, raising=False)
+    model = draw_model()
+    bitsandbytes.replace_with_bnb_linear(model, ["lm_head"], BitsAndBytesConfig(load_in_8bit=True))
+    products = {name: x for name, x in model.named_modules() if isinstance(x, nn.Linear)}
+    assert [name for name, x in products.items() if type(x) is not Quantized] == ["lm_head"]
+    assert not any("forward" in vars(x) for name, x in products.items() if name != "lm_head")
+
+
+def test_a_replica_computes_with_its_own_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As nn.DataParallel makes them for GPUs; here one for a CPU, with larger weights.
+    model = draw_model().eval()
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter += 0.1
+    replicating = sys.modules["torch.nn.parallel.replicate"]
+    monkeypatch.setattr(replicating, "_get_device_index", lambda device, _: device)
+    monkeypatch.setattr(
+        replicating,
+        "_broadcast_coalesced_reshape",
+        lambda tensors, devices, detach=False: [[x + 0.1 * x.requires_grad for x in tensors]],
+    )
+    ids = {"input_ids": draw_ids(2, 7), "decoder_input_ids": draw_ids(2, 5)}
+    before = model(**ids).logits
+    (replica,) = nn.parallel.replicate(model, ["cpu"])
+    close(replica(**ids).logits, other(**ids).logits)
+    assert torch.equal(model(**ids).logits, before)
+
+
+# Names that torch does not promise
+
+
+PRIVATE_NAMES = re.findall(r'find_in_torch\("([^"]+)"', Path(layers_vaswani.__file__).read_text())
+
+
+def test_private_names_of_torch_are_looked_up_in_one_place() -> None:
+    assert len(PRIVATE_NAMES) == 5
+    for file in REMOTE_CODE:
+        tree = ast.parse((Path(layers_vaswani.__file__).parent / file).read_text())
+        names = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        assert not [name for name in names if re.match(r"torch\.(_|ops\b|.*\._(?!_))", name)], file
+        modules = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert not [name for name in modules if re.match(r"torch\b.*\._", name or "")], file
+
+
+@pytest.mark.parametrize("name", PRIVATE_NAMES)
+def test_a_model_does_without_a_private_name_of_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    package = "without_" + name.rpartition(".")[2]
+    (tmp_path / package).mkdir()
+    for file in REMOTE_CODE:
+        text = (Path(layers_vaswani.__file__).parent / file).read_text()
+        # Large enough for every faster way.
+        text = re.sub(r"^(LEAST_FOR_ONEDNN\w*) = .*", r"\1 = 0", text, flags=re.M)
+        text = text.replace(f'find_in_torch("{name}"', f'find_in_torch("{name}_is_gone"')
+        (tmp_path / package / file).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = importlib.import_module(f"{package}.modeling_vaswani")
+    for part in ("LEAST_FOR_ONEDNN", "LEAST_FOR_ONEDNN_WITH_GRADIENTS"):
+        monkeypatch.setattr(layers_vaswani, part, 0)
+    found, expected = [], []
+    for results, model in ((found, draw_model(code)), (expected, draw_model())):
+        with torch.profiler.profile() as profile:
+            loss = model.train()(draw_ids(3, 7), labels=draw_ids(3, 5)).loss
+            loss.backward()
+        results += [loss.detach(), *(parameter.grad for parameter in model.parameters())]
+        results += [num_products(profile)]
+        results += [model.eval().generate(draw_ids(3, 7), num_beams=4, max_new_tokens=9)]
+    assert torch.equal(found.pop(), expected.pop())
+    # So that what is missing is missed: without transforms known, or the product, none is made.
+    used, usual = found.pop(), expected.pop()
+    is_missed = name.endswith(("_linear_pointwise", "_are_functorch_transforms_active"))
+    assert (usual > 0) == ONEDNN_BESIDE_MKL
+    assert used == (0 if is_missed else usual)
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, atol=1e-5, rtol=1e-4)

@@ -10,10 +10,10 @@
 # or implied. See the License for the specific language governing permissions and limitations.
 """Faster ways through torch's layers on a CPU, and when each is used.
 
-A model is made of `nn.Linear`, `nn.Dropout` and `nn.LayerNorm`; `use_faster_layers` gives them the
-forwards of this file, so that their types and parameters stay torch's. Results are equal up to
-float32's rounding, and dropout has the same distribution. On other devices, and while a compiler or
-a transform looks on, each falls back to torch's layer.
+`use_faster_layers` gives the `nn.Linear`, `nn.Dropout` and `nn.LayerNorm` of a model forwards of
+this file; their types and parameters stay torch's. Results are equal up to float32's rounding, and
+dropout has the same distribution. On other devices, under a compiler and in the transforms of
+`torch.func` each falls back to torch's layer.
 """
 
 import operator
@@ -27,8 +27,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
-# Names that torch does not promise, looked up here once for all files of the model. Where one is
-# missing, its second argument stands in: the model is slower, and gives the same results.
+# Names that torch does not document, looked up here once for all files of the model. Where one is
+# missing, the second argument stands in for it: a model is slower then, and its results are equal.
 
 
 def find_in_torch(name: str, missing: Any) -> Any:
@@ -48,12 +48,12 @@ is_graph_kept = find_in_torch("_C._autograd._get_current_graph_task_keep_graph",
 
 # When each faster way is used
 
-LEAST_FOR_ONEDNN = 2**20  # input numbers times output width: fewer are not worth a longer call
+LEAST_FOR_ONEDNN = 2**20  # multiplications; the call takes longer than torch's own
 LEAST_FOR_ONEDNN_WITH_GRADIENTS = 2**24
 
 
 def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN multiplies these: plain float32 numbers on a CPU, and many of them."""
+    """Whether oneDNN multiplies these: float32 on a CPU, and enough numbers to be worth it."""
     with_gradients = torch.is_grad_enabled()
     least = LEAST_FOR_ONEDNN_WITH_GRADIENTS if with_gradients else LEAST_FOR_ONEDNN
     return (
@@ -72,12 +72,12 @@ def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
 
 
 def is_mask_redrawn(dropout: nn.Dropout, x: Tensor) -> bool:
-    """Whether the backward pass of dropout draws its mask again: on a CPU, where it drops some."""
+    """Whether dropout keeps the seed of its mask, and its backward pass draws the mask again."""
     return dropout.training and 0 < dropout.p < 1 and is_on_plain_cpu(x)
 
 
 def is_invertible(norm: nn.LayerNorm, x: Tensor) -> bool:
-    """Whether the normalized input can be had from the result, to float32's precision."""
+    """Whether the normalized input can be computed from the result, to float32's precision."""
     return (
         norm.training
         and torch.is_grad_enabled()
@@ -94,7 +94,7 @@ def is_invertible(norm: nn.LayerNorm, x: Tensor) -> bool:
 
 
 def is_on_plain_cpu(*tensors: Tensor) -> bool:
-    """Whether these lie on a CPU and nothing but autograd looks on: no compiler, no transform."""
+    """Whether these are plain tensors on a CPU, outside a compiler and a transform."""
     return (
         all(x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) for x in tensors)
         and not torch.compiler.is_compiling()
@@ -102,11 +102,11 @@ def is_on_plain_cpu(*tensors: Tensor) -> bool:
     )
 
 
-# How a model comes by them
+# How a model gets them
 
 
 def use_faster_layers(model: nn.Module) -> None:
-    """Let the layers of torch in a model choose at each call between their way and a faster one."""
+    """Let the layers of a model choose, at each call, between torch's forward and a faster one."""
     for layer in model.modules():
         if type(layer) in FASTER:
             layer.forward = FasterForward(layer, FASTER[type(layer)])
@@ -131,7 +131,7 @@ class FasterForward:
         return self.forward(self.layer(), x)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copies and pickles of the layer; each gets one of its own."""
+        """What copies and pickles: a copied layer gets a forward of its own."""
         return FasterForward, (self.layer(), self.forward)
 
 
@@ -216,9 +216,9 @@ class SeededDropout(torch.autograd.Function):
 def layer_norm_forward(layer: nn.LayerNorm, x: Tensor) -> Tensor:
     """As `nn.LayerNorm`, but in float32 on a CPU its result is kept for the backward pass alone.
 
-    torch's keeps its input, and what comes after it keeps the result anyway; the one is known from
-    the other (in-place activated batch normalization does the same: Rota Bulò et al. 2018). In
-    training its gradient has none of its own, and its result must not be changed in place.
+    torch keeps the input, while the next layer keeps the result anyway. The normalized input is
+    computed from the result, as in in-place activated batch normalization (Rota Bulò et al. 2018).
+    In training there is no second derivative, and the result must not be changed in place.
     """
     if not is_invertible(layer, x):
         return type(layer).forward(layer, x)

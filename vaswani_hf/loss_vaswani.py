@@ -10,9 +10,10 @@
 # or implied. See the License for the specific language governing permissions and limitations.
 """The loss of section 5.4: the formula first, then the same by chunks of tokens.
 
-Logits and what a backward pass needs of them are several times as large as all else that a step
-keeps. But the gradient of a sum over tokens is known as soon as their logits are: both are made
-together, for a chunk of tokens at a time, and only the gradients of states and matrix are kept.
+Logits, and what their backward pass needs, are several times as large as all else that a training
+step keeps. But the gradient of a sum over tokens is known as soon as their logits are: sum and
+gradient are computed together, a chunk of tokens at a time, and only the gradients of the states
+and of the matrix are kept.
 """
 
 import re
@@ -28,8 +29,8 @@ from .layers_vaswani import is_graph_kept, linear
 
 IGNORED = -100  # the library's label of a position that has no target
 TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_GPU = 128, 1024  # smaller products would leave a GPU idle
-CHUNKS_OF_GRAPH = 16  # of a compiled one, whatever the number of tokens
-DEVICES_OF_OPERATOR = ("cpu",)  # where a compiled graph does not look into the loss
+CHUNKS_OF_GRAPH = 16  # in a compiled graph, whatever the number of tokens
+DEVICES_OF_OPERATOR = ("cpu",)  # where a compiled graph calls the loss as one operator
 
 
 # The formula
@@ -77,7 +78,7 @@ def per_token(total: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | 
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The type in which numbers of a type are summed: float32, or float64 for float64."""
+    """The type in which numbers of a type are added up: float32, or float64 for float64."""
     return torch.promote_types(dtype, torch.float32)
 
 
@@ -117,23 +118,20 @@ def training_loss(
 
 
 def is_chunked(head: nn.Module, states: Tensor) -> TypeGuard[nn.Linear]:
-    """Whether the loss is made by chunks, from the head's matrix and past its `forward`."""
+    """Whether the loss goes by chunks, which take the head's matrix and not its `forward`."""
     return (
-        # What adapters or quantization put in its place knows itself how it multiplies.
+        # An adapter's or quantizer's layer multiplies in a way of its own.
         type(head) is nn.Linear
         and torch.is_grad_enabled()
-        # Its gradients, before they are scaled up, are below the smallest number of float16.
+        # Gradients that the loss scale has not enlarged yet are below float16's smallest number.
         and product_dtype(states) != torch.float16
     )
 
 
 def product_dtype(states: Tensor) -> torch.dtype:
-    """The type in which states are multiplied by a matrix: their own, or autocast's.
-
-    Autocast leaves float64 alone.
-    """
+    """The type in which states are multiplied by a matrix: their own, or autocast's."""
     device = states.device.type
-    if torch.is_autocast_enabled(device) and states.dtype != torch.float64:
+    if torch.is_autocast_enabled(device) and states.dtype != torch.float64:  # which it leaves alone
         return torch.get_autocast_dtype(device)
     return states.dtype
 
@@ -164,11 +162,11 @@ def chunked_cross_entropy(
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
-    """The sum, whose gradients are made with it and wait for the backward pass."""
+    """The sum; its gradients are computed with it and kept for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Tensor:
-        """Make the sum and its gradients; arguments are those of `_loss_and_gradients`."""
+        """Compute the sum and its gradients; arguments are those of `_loss_and_gradients`."""
         total, *gradients = _loss_and_gradients(*arguments)
         ctx.save_for_backward(*gradients)
         return total
@@ -177,8 +175,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         """What was kept, times the gradient of the sum."""
-        # In place, so that no copy is made, unless the graph is kept for another pass, which nobody
-        # knows while it is compiled.
+        # In place, which saves a copy, unless the graph is kept for another backward pass. A
+        # compiler does not know whether it is.
         is_kept = torch.compiler.is_compiling() or is_graph_kept()
         scale = Tensor.mul if is_kept else Tensor.mul_
         states, weight, bias = (scale(grad, grad_total) for grad in ctx.saved_tensors)
@@ -193,11 +191,11 @@ def _loss_and_gradients(
     label_smoothing: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum, and its gradients by `states`, `weight` and `bias`; products are made in `dtype`."""
-    sums = Sums(weight, bias, label_smoothing, dtype)
+    """The sum and its gradients by `states`, `weight` and `bias`; products are in `dtype`."""
+    sums = RunningSums(weight, bias, label_smoothing, dtype)
     if torch.compiler.is_compiling():
-        # A graph cannot know how many targets are real, and so makes logits for all, padded; but a
-        # compiler makes one pass of several, and the processor never waits to hear a number.
+        # A graph does not know how many targets are real and computes logits for all, padding
+        # included; in return a compiler fuses passes, and the processor never waits for a GPU.
         missing = -len(labels) % CHUNKS_OF_GRAPH
         chunks = F.pad(states, (0, 0, 0, missing)).unflatten(0, (CHUNKS_OF_GRAPH, -1))
         targets = F.pad(labels, (0, missing), value=IGNORED).unflatten(0, (CHUNKS_OF_GRAPH, -1))
@@ -212,7 +210,7 @@ def _loss_and_gradients(
     return sums.total, grad_states, grad_weight, grad_bias
 
 
-class Sums:
+class RunningSums:
     """The loss of all chunks so far, and its gradients by matrix and bias."""
 
     def __init__(
@@ -227,7 +225,7 @@ class Sums:
         self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=self.dtype)
 
     def add(self, x: Tensor, label: Tensor) -> Tensor:
-        """Count states `(chunk, d_model)` with labels `(chunk,)`; return the gradient by `x`."""
+        """Add states `(chunk, d_model)` with labels `(chunk,)`; return the states' gradient."""
         x, given = x.to(self.weight.dtype), x.dtype
         is_real = (label != IGNORED).unsqueeze(1)
         label = label.unsqueeze(1).where(is_real, 0)
@@ -235,10 +233,10 @@ class Sums:
         logits.sub_(logits.amax(dim=-1, keepdim=True))
         loss = self.true_share * logits.gather(1, label)
         loss += self.even_share * logits.sum(dim=-1, keepdim=True)
-        # Softmax, written over the logits: new memory costs more time than another pass.
+        # Softmax, written over the logits: new memory would cost more time than another pass.
         p = logits.exp_()
         normalizer = p.sum(dim=-1, keepdim=True)
-        # Not in place: a graph of torch 2.11 would give what forward changed no gradient.
+        # Not in place: in a graph of torch 2.11 a tensor changed in place would get no gradient.
         self.total = self.total + (normalizer.log() - loss).where(is_real, 0).sum()
         # The gradient of the logits: softmax less the target distribution.
         grad = p.div_(normalizer).sub_(self.even_share)
@@ -253,9 +251,9 @@ class Sums:
         return linear(grad, self.weight.T).where(is_real, 0).to(given)
 
 
-# On a CPU a compiled graph takes it as one step and does not look into it: compiled, its products
-# would be MKL's. A process may hold several copies of this file, as one for each model of the Hub;
-# of one name, the last would take the place of the others.
+# The loss as one operator, which a graph compiled for a CPU calls: compiled, its products would be
+# MKL's. The operator's name holds the module's, because a process may hold a copy of this file for
+# each model of the Hub, and of two operators of one name the second replaces the first.
 
 
 loss_and_gradients = torch.library.custom_op(

@@ -424,12 +424,12 @@ class VaswaniPreTrainedModel(PreTrainedModel):
     _can_compile_fullgraph = True
 
     def post_init(self) -> None:
-        """End the construction as the library does, and let layers choose faster ways."""
+        """End the construction as the library does, and let layers choose faster forwards."""
         super().post_init()
         use_faster_layers(self)
 
     def _replicate_for_data_parallel(self) -> Self:
-        """A copy for another device, whose layers `nn.DataParallel` fills: torch's ways alone."""
+        """A replica for another GPU; a faster forward would use the weights of the first."""
         use_torch_layers(self)
         return super()._replicate_for_data_parallel()
 
@@ -680,7 +680,9 @@ class VaswaniModel(VaswaniPreTrainedModel):
         So the stacks call what adapters (PEFT) or a quantizer put in its place.
         """
         super().__setattr__(name, value)
-        if name == "shared" and "decoder" in self._modules:
+        # nn.DataParallel fills a replica child by child, and the stacks are still the model's own.
+        is_replica = getattr(self, "_is_replica", False)
+        if name == "shared" and "decoder" in self._modules and not is_replica:
             self.encoder.embed_tokens = self.decoder.embed_tokens = value
 
     @can_return_tuple
