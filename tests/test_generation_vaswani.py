@@ -1,13 +1,17 @@
 """`generate()` of this model: its two entries, its limits, and what the library calls of it."""
 
+import copy
 import inspect
 import json
 import math
 import random
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from transformers import (
     AutoModelForSeq2SeqLM,
     GenerationConfig,
@@ -28,13 +32,15 @@ from tests.searching import (
     log_probability,
     pieces_of,
 )
-from vaswani_hf import generation_vaswani
+from vaswani_hf import beam_search_vaswani, generation_vaswani
+from vaswani_hf.beam_search_vaswani import LibraryRules, PaperRules
+from vaswani_hf.generation_vaswani import VaswaniGenerationMixin
 
 
 @pytest.mark.parametrize("padding_side", ["right", "left"])
-@pytest.mark.parametrize("plan", [{"num_beams": 4}, {"num_beams": 1}], ids=["beam", "greedy"])
-def test_a_sentence_is_translated_alone_as_in_any_batch(plan, padding_side):
-    model = draw_model(2)
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_a_sentence_is_translated_alone_as_in_any_batch(num_beams, padding_side):
+    model, plan = draw_model(2), {"num_beams": num_beams, "max_extra_tokens": 5}
     sources = draw_sources(*range(2, 26))
     alone = [pieces_of(model.generate(**batch_of([source]), **plan)[0]) for source in sources]
     order = random.Random(0).sample(range(len(sources)), len(sources))
@@ -268,29 +274,143 @@ def test_transition_scores_of_one_vocabulary_are_the_librarys(plan, normalize):
     torch.testing.assert_close(model.compute_transition_scores(*given), expected)
 
 
+# What is written to, and what is not
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_generate_writes_into_no_config(num_beams):
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
+    entries = {"length_penalty_type": "wu", "max_extra_tokens": 3, "num_beams": num_beams}
+    expected = model.generate(**batch, **entries)
+    for name in ("length_penalty_type", "max_extra_tokens"):
+        delattr(model.generation_config, name)
+    configs = [model.generation_config, GenerationConfig(num_beams=num_beams), model.config]
+    before = [copy.deepcopy(vars(config)) for config in configs]
+    assert torch.equal(model.generate(**batch, **entries), expected)
+    model.generate(**batch, generation_config=configs[1], **entries)
+    with pytest.raises(ValueError, match="max_new_tokenz"):
+        model.generate(**batch, **entries, max_new_tokenz=3)
+    assert [vars(config) for config in configs] == before
+
+
+def test_generate_changes_no_list_of_the_caller():
+    model, batch = draw_model(2), batch_of(draw_sources(4, 9))
+    criteria, config = [MaxLengthCriteria(9)], GenerationConfig(num_beams=2)
+    model.generate(**batch, stopping_criteria=criteria, generation_config=config)
+    assert len(criteria) == 1 and config.max_new_tokens is None
+
+
+def test_a_model_searches_by_several_rules_at_once():
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
+    plans = [
+        {"length_penalty_type": form, "max_extra_tokens": extra, "length_penalty": 2.0}
+        for form in ("wu", "power")
+        for extra in (1, 6)
+    ]
+    expected = [model.generate(**batch, **plan) for plan in plans]
+    assert len({tuple(ids.flatten().tolist()) for ids in expected}) == len(plans)
+    with ThreadPoolExecutor(len(plans)) as pool:
+        found = list(pool.map(lambda plan: model.generate(**batch, **plan), plans))
+    assert all(map(torch.equal, found, expected))
+
+
+# What is private in the library
+
+
+def lacks_compile_criteria(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(GenerationMixin, "_valid_auto_compile_criteria")
+
+
+def lacks_attention_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The model itself asks for the name too, so the answer is what is missing here.
+    assert not beam_search_vaswani.takes_any_mask(SimpleNamespace(config=SimpleNamespace()))
+    monkeypatch.setattr(beam_search_vaswani, "takes_any_mask", lambda model: False)
+
+
+def calls_no_expand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(VaswaniGenerationMixin, "_expand_inputs_for_generation")
+
+
+def calls_no_reorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(VaswaniGenerationMixin, "_reorder_cache")
+
+
+def calls_no_beam_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(GenerationMixin, "_beam_search")
+    for mode in (utils.GenerationMode.BEAM_SEARCH, utils.GenerationMode.BEAM_SAMPLE):
+        monkeypatch.setitem(utils.GENERATION_MODES_MAPPING, mode, "heal_tokens")
+
+
+ABSENCES = [
+    (lacks_compile_criteria, {"num_beams": 4}),  # one beam is searched by the library, which asks
+    *(
+        (absence, {"num_beams": num_beams})
+        for absence in (lacks_attention_name, calls_no_expand, calls_no_reorder)
+        for num_beams in (1, 4)
+    ),
+    (calls_no_beam_search, {"num_beams": 1}),
+    (calls_no_beam_search, {"num_beams": 4}),
+    (calls_no_beam_search, {"num_beams": 4, "length_penalty_type": "power"}),
+    (calls_no_expand, {"num_beams": 1, "do_sample": True, "num_return_sequences": 3}),
+    (calls_no_expand, {"num_beams": 4, "cache_implementation": "static"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("absence", "plan"), ABSENCES, ids=lambda part: getattr(part, "__name__", None)
+)
+def test_searches_find_the_same_without_a_private_name(monkeypatch, absence, plan):
+    model, batch = draw_model(2, scale=1.8), batch_of(draw_sources(4, 9, 3))
+
+    def search() -> Any:
+        torch.manual_seed(0)
+        found = model.generate(**batch, **plan, return_dict_in_generate=True)
+        torch.manual_seed(0)
+        return found, model.generate(**batch, **plan)
+
+    kept, expected = search()
+    absence(monkeypatch)
+    kept_without, found = search()
+    assert torch.equal(found, expected) and torch.equal(kept_without.sequences, kept.sequences)
+    ours, theirs = (
+        [layer.keys for layer in outputs.past_key_values.cross_attention_cache.layers]
+        for outputs in (kept_without, kept)
+    )
+    for mine, its in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, its)
+
+
+@pytest.mark.parametrize("name", ["_beam_search", "_expand_inputs_for_generation"])
+def test_the_librarys_methods_that_are_replaced_take_what_they_took(name):
+    """Fails where a version of transformers has changed what we replace."""
+    theirs, ours = (
+        list(inspect.signature(getattr(owner, name)).parameters)
+        for owner in (GenerationMixin, VaswaniGenerationMixin)
+    )
+    told = f"transformers {transformers.__version__} changed GenerationMixin.{name}; see ours"
+    assert ours == theirs, told
+
+
 def test_the_library_still_calls_our_beam_search(monkeypatch):
-    """Fails where a new version of transformers has changed what we hook into."""
-    told = "transformers has changed; see VaswaniGenerationMixin._beam_search"
+    """Fails where a version of transformers has changed what we replace."""
+    told = f"transformers {transformers.__version__} changed; see ours of _beam_search"
     mapping = utils.GENERATION_MODES_MAPPING
     assert mapping.get(utils.GenerationMode.BEAM_SEARCH) == "_beam_search", told
     assert mapping.get(utils.GenerationMode.BEAM_SAMPLE) == "_beam_search", told
-    theirs = inspect.signature(GenerationMixin._beam_search).parameters
-    ours = inspect.signature(generation_vaswani.VaswaniGenerationMixin._beam_search).parameters
-    assert list(ours) == list(theirs), told
     calls = []
     search = generation_vaswani.beam_search
 
     def noted(*arguments: Any, **named: Any) -> Any:
-        calls.append(named["generation_config"].length_penalty_type)
+        calls.append(type(named["rules"]))
         return search(*arguments, **named)
 
     monkeypatch.setattr(generation_vaswani, "beam_search", noted)
     model, batch = draw_model(0), batch_of(draw_sources(3))
     model.generate(**batch)
-    assert calls == ["wu"], told
+    assert calls == [PaperRules], told
     model.generate(**batch, length_penalty_type="power")
-    assert calls == ["wu", "power"], told
+    assert calls == [PaperRules, LibraryRules], told
     model.generate(**batch, do_sample=True, length_penalty_type="power")
-    assert calls == ["wu", "power", "power"], told
+    assert calls == [PaperRules, LibraryRules, LibraryRules], told
     model.generate(**batch, num_beams=1)
     assert len(calls) == 3, told

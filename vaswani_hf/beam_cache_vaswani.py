@@ -8,7 +8,10 @@
 # Unless required by applicable law or agreed to in writing, software distributed under the License
 # is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express
 # or implied. See the License for the specific language governing permissions and limitations.
-"""The beams' cache: what the model keeps of the beams of a search so far."""
+"""The beams' cache: the keys and values that the model keeps while a beam search goes on.
+
+Shapes: `B` sentences, `K` beams, `H` heads, `T` tokens.
+"""
 
 import copy
 from typing import Any
@@ -19,107 +22,127 @@ from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import Cache, DynamicLayer
 
 
-class _RowPast:
-    """What the model keeps of the beams so far: a row of its cache for each, or nothing."""
+class BeamCache:
+    """A row of the library's cache for each beam; or no cache, and each step computes all anew.
 
-    def __init__(self, cache: Any, num_beams: int, mask: Tensor | None) -> None:
-        self.cache, self.num_beams, self.mask = cache, num_beams, mask
-        self.num_fed = 0  # tokens of each beam that the cache has
+    Args:
+        cache: the library's cache, or `None`.
+        num_beams: K.
+        mask: `(B * K, T)`, nonzero at real target tokens; `None` where all are real.
+        is_given: whether the caller of `generate()` gave the cache, and may look into it later.
+        num_cached: tokens of each beam that the cache holds already.
+    """
 
-    @property
-    def can_shrink(self) -> bool:
-        """Whether rows may leave, on which a compiled graph or whoever gave something counts."""
-        kept = getattr(self.cache, "self_attention_cache", None)
-        is_ours = isinstance(kept, DynamicCache) and not _is_given(self.cache)
-        return self.mask is None and is_ours
+    def __init__(
+        self,
+        cache: Any,
+        num_beams: int,
+        mask: Tensor | None = None,
+        is_given: bool = False,
+        num_cached: int = 0,
+    ) -> None:
+        self.cache, self.num_beams, self.mask, self.num_cached = cache, num_beams, mask, num_cached
+        # A compiled graph counts on its rows, and so does who gave the cache or the mask.
+        is_dynamic = isinstance(getattr(cache, "self_attention_cache", None), DynamicCache)
+        self.can_drop_sentences = is_dynamic and mask is None and not is_given
 
-    def inputs(self, running: Tensor) -> dict[str, Any]:
-        """What the model does not know yet of beams `(B * K, length)`.
+    def model_inputs(self, ids: Tensor) -> dict[str, Any]:
+        """The tokens of beams `(B * K, T)` that are not cached, and the cache.
 
-        As arguments of `prepare_inputs_for_generation`.
+        As arguments of `prepare_inputs_for_generation()`.
         """
-        new = running[:, self.num_fed :].contiguous()
+        new = ids[:, self.num_cached :].contiguous()
         if self.cache is not None:
-            self.num_fed = running.shape[1]
+            self.num_cached = ids.shape[1]
         return {
             "input_ids": new,
             "past_key_values": self.cache,
             "decoder_attention_mask": self.mask,
         }
 
-    def follow(self, rows: Tensor) -> None:
-        """Give the beams `(B, K)` the pasts of the rows they continue; other sentences leave."""
+    def reorder(self, rows: Tensor) -> None:
+        """Give each beam the row that it continues, of `B * K`.
+
+        Args:
+            rows: `(B, K)`, or fewer than `B` where sentences leave the batch.
+        """
         if self.cache is not None:
-            _reorder(self.cache.self_attention_cache, rows.flatten())
-            if self.can_shrink and len(rows) < len(self.cache.cross_attention_cache.layers[0].keys):
-                self.cache.cross_attention_cache.reorder_cache(rows[:, 0] // self.num_beams)
+            reorder_rows(self.cache.self_attention_cache, rows.flatten())
+            memory = self.cache.cross_attention_cache
+            if self.can_drop_sentences and len(rows) < len(memory.layers[0].keys):
+                memory.reorder_cache(rows[:, 0] // self.num_beams)
         if self.mask is not None:
             self.mask = torch.cat((self.mask, self.mask.new_ones(len(self.mask), 1)), dim=1)
 
-    def rows(self) -> Any:
-        """The cache as the library would return it: a row for each beam, of its memory too."""
-        return _with_own_memory(self.cache)
+    def as_librarys(self) -> Any:
+        """The cache as the library returns it: `B * K` rows, of the memory too."""
+        return with_memory_rows(self.cache)
 
 
-class _TreePast(_RowPast):
-    """The beams' pasts as a tree for each sentence: what they have in common is there once.
+class SharedPrefixCache(BeamCache):
+    """Keys and values that the beams of a sentence share are kept once.
 
-    `sees`, `(B, K, entries)`, tells which entries of a `TreeLayer` are the past of each beam. When
-    beams change places it changes, and no keys or values move.
+    The hypotheses of a sentence are a tree of tokens, and its cache one row of all entries of that
+    tree. `visible`, `(B, K, entries)`, says which entries each beam continues. When beams change
+    places it changes, and no keys or values move.
+
+    Args:
+        memory: the cache of the memory's keys and values, still empty.
+        num_beams: K.
     """
 
-    can_shrink = True
-
     def __init__(self, memory: Cache, num_beams: int) -> None:
-        cache = EncoderDecoderCache(Cache(layer_class_to_replicate=TreeLayer), memory)
-        super().__init__(cache, num_beams, None)
-        self.sees = torch.empty(0)
+        own = Cache(layer_class_to_replicate=SharedPrefixLayer)
+        super().__init__(EncoderDecoderCache(own, memory), num_beams)
+        self.can_drop_sentences = True
+        self.visible = torch.empty(0)
 
-    def inputs(self, running: Tensor) -> dict[str, Any]:
-        """As above; at first the beams are alike, and one row of each sentence will do."""
-        if self.num_fed == 0:
-            start = running[:: self.num_beams]  # (B, length)
-            self.sees = torch.ones_like(start, dtype=torch.bool).unsqueeze(1)
-            self.sees = self.sees.expand(-1, self.num_beams, -1)
-            return super().inputs(start)
-        own = torch.eye(self.num_beams, dtype=torch.bool, device=running.device)
-        self.sees = torch.cat((self.sees, own.expand(len(self.sees), -1, -1)), dim=-1)
+    def model_inputs(self, ids: Tensor) -> dict[str, Any]:
+        """As above; at first the beams are alike, and one row of each sentence is computed."""
+        if self.num_cached == 0:
+            start = ids[:: self.num_beams]  # (B, T)
+            self.visible = torch.ones_like(start, dtype=torch.bool).unsqueeze(1)
+            self.visible = self.visible.expand(-1, self.num_beams, -1)
+            return super().model_inputs(start)
+        own = torch.eye(self.num_beams, dtype=torch.bool, device=ids.device)
+        self.visible = torch.cat((self.visible, own.expand(len(self.visible), -1, -1)), dim=-1)
         dtype = self.cache.self_attention_cache.layers[0].dtype
-        hidden = torch.zeros(self.sees.shape, dtype=dtype, device=running.device)
-        hidden.masked_fill_(~self.sees, torch.finfo(dtype).min)
-        return super().inputs(running) | {"decoder_attention_mask": hidden.unsqueeze(1)}
+        mask = torch.zeros(self.visible.shape, dtype=dtype, device=ids.device)
+        mask.masked_fill_(~self.visible, torch.finfo(dtype).min)
+        return super().model_inputs(ids) | {"decoder_attention_mask": mask.unsqueeze(1)}
 
-    def follow(self, rows: Tensor) -> None:
+    def reorder(self, rows: Tensor) -> None:
         """As above."""
-        kept = rows[:, 0] // self.num_beams
-        if len(kept) < len(self.sees):
-            self.sees = self.sees[kept]
-            self.cache.reorder_cache(kept)
-        self.sees = self.sees.gather(1, _expand(rows % self.num_beams, self.sees))
+        sentences = rows[:, 0] // self.num_beams
+        if len(sentences) < len(self.visible):
+            self.visible = self.visible[sentences]
+            self.cache.reorder_cache(sentences)
+        self.visible = gather_hypotheses(self.visible, rows % self.num_beams)
 
-    def rows(self) -> Any:
+    def as_librarys(self) -> Any:
         """As above."""
         num_tokens = self.cache.get_seq_length()
-        entries = self.sees.nonzero()[:, 2].view(len(self.sees), self.num_beams, num_tokens)
+        entries = self.visible.nonzero()[:, 2].view(len(self.visible), self.num_beams, num_tokens)
         sentences = torch.arange(len(entries), device=entries.device).view(-1, 1, 1)
-        cache = DynamicCache()
+        own = DynamicCache()
         for index, layer in enumerate(self.cache.self_attention_cache.layers):
             keys, values = (  # (B * K, H, T, d_k), (B * K, H, T, d_v)
                 states[sentences, :, entries].flatten(0, 1).transpose(1, 2)
                 for states in (layer.keys, layer.values)
             )
-            cache.update(keys.contiguous(), values.contiguous(), index)
-        return _with_own_memory(EncoderDecoderCache(cache, self.cache.cross_attention_cache))
+            own.update(keys.contiguous(), values.contiguous(), index)
+        return with_memory_rows(EncoderDecoderCache(own, self.cache.cross_attention_cache))
 
 
-class TreeLayer(DynamicLayer):
-    """Keys and values of all beams of a sentence in one row, in the order they came."""
+class SharedPrefixLayer(DynamicLayer):
+    """Keys and values of all beams of a sentence in one row, in the order in which they came."""
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Prepare for the first keys `(B, H, T, d_k)` and values, a row for each sentence."""
         super().lazy_initialization(key_states, value_states)
         self.num_tokens = self.num_entries = 0
-        self.rooms = [states[:, :, :0] for states in (key_states, value_states)]
+        # Keys, then values, with room for more entries than there are.
+        self.buffers = [states[:, :, :0] for states in (key_states, value_states)]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *arguments: Any, **kwargs: Any
@@ -133,70 +156,69 @@ class TreeLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         begin = self.num_entries
         for place, states in enumerate((key_states, value_states)):
-            room = self.rooms[place]
-            new = states.unflatten(0, (len(room), -1)).transpose(1, 2).flatten(2, 3)
+            buffer = self.buffers[place]
+            new = states.unflatten(0, (len(buffer), -1)).transpose(1, 2).flatten(2, 3)
             self.num_entries = begin + new.shape[2]
-            if self.num_entries > room.shape[2]:
-                larger = room.new_empty(*room.shape[:2], 2 * self.num_entries, room.shape[3])
-                larger[:, :, :begin] = room[:, :, :begin]
-                self.rooms[place] = room = larger
-            room[:, :, begin : self.num_entries] = new
+            if self.num_entries > buffer.shape[2]:
+                larger = buffer.new_empty(*buffer.shape[:2], 2 * self.num_entries, buffer.shape[3])
+                larger[:, :, :begin] = buffer[:, :, :begin]
+                self.buffers[place] = buffer = larger
+            buffer[:, :, begin : self.num_entries] = new
         self.num_tokens += key_states.shape[2]
-        self.keys, self.values = (room[:, :, : self.num_entries] for room in self.rooms)
+        self.keys, self.values = (buffer[:, :, : self.num_entries] for buffer in self.buffers)
         return self.keys, self.values
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Keep some rows, that is sentences."""
-        self.rooms = [room.index_select(0, beam_idx) for room in self.rooms]
+        """Keep the rows, that is the sentences, of these indices."""
+        self.buffers = [buffer.index_select(0, beam_idx) for buffer in self.buffers]
 
     def get_seq_length(self) -> int:
         """The tokens of each beam."""
         return self.num_tokens if self.is_initialized else 0
 
 
-def _past(
-    model: Any,
-    model_kwargs: dict[str, Any],
+def make_beam_cache(
+    cache: Any,
     num_beams: int,
-    num_given: int,
-    history: Any,
-) -> _RowPast:
-    """How the search keeps the beams' pasts, by the arguments that it takes out of the model's.
+    prompt_length: int,
+    mask: Tensor | None = None,
+    *,
+    is_given: bool,
+    may_share: bool,
+) -> BeamCache:
+    """The cache of a beam search: shared by the beams of a sentence where that can be.
 
-    Where the mask covers the ids that were given and no more, the library takes them for all there
-    are, and else for those that the cache does not know.
+    Args:
+        cache: the library's cache, or `None`.
+        num_beams: K.
+        prompt_length: tokens that each target starts with.
+        mask: `(B * K, T)`, nonzero at real target tokens; `None` where all are real. A mask of
+            `prompt_length` tokens covers those that are cached, a longer one those and the prompt.
+        is_given: whether the caller of `generate()` gave the cache.
+        may_share: whether the attention takes a mask of ours, and nobody wants states by row.
     """
-    cache = model_kwargs.pop("past_key_values", None)
-    mask = model_kwargs.pop("decoder_attention_mask", None)
-    past = _RowPast(cache, num_beams, mask)
-    if cache is not None and mask is not None and mask.shape[1] == num_given:
-        past.num_fed = int(cache.get_seq_length())  # the ids start with what the cache knows
-    # The others take no mask of their own, or their attentions and states are wanted row by row.
-    takes_masks = model.config._attn_implementation in ("eager", "sdpa")
-    wants_rows = history.has_attentions or history.has_states
-    if past.can_shrink and cache.get_seq_length() == 0 and takes_masks and not wants_rows:
-        return _TreePast(cache.cross_attention_cache, num_beams)
-    return past
+    num_cached = 0
+    if cache is not None and mask is not None and mask.shape[1] == prompt_length:
+        num_cached = int(cache.get_seq_length())
+    by_rows = BeamCache(cache, num_beams, mask, is_given, num_cached)
+    if may_share and by_rows.can_drop_sentences and cache.get_seq_length() == 0:
+        return SharedPrefixCache(cache.cross_attention_cache, num_beams)
+    return by_rows
 
 
-def _is_given(cache: Any) -> bool:
-    """Whether the caller of `generate()` gave this cache, who may look into it later."""
-    return getattr(cache, "_is_user_defined", False)
-
-
-def _num_memory_rows(cache: Any) -> int | None:
-    """Rows of the memory that a cache holds; `None` where it holds none."""
+def num_memory_rows(cache: Any) -> int | None:
+    """Rows of the memory that a cache holds; `None` where it holds no memory."""
     if not isinstance(cache, EncoderDecoderCache) or not cache.is_updated.get(0):
         return None
     return len(cache.cross_attention_cache.layers[0].keys)
 
 
-def _with_own_memory(cache: Any) -> Any:
-    """A cache whose memory has as many rows as it has beams or samples; the given one stays."""
-    num_memory_rows = _num_memory_rows(cache)
-    if num_memory_rows is None:
+def with_memory_rows(cache: Any) -> Any:
+    """A cache with a row of the memory for each beam or sample; the given one does not change."""
+    num_rows = num_memory_rows(cache)
+    if num_rows is None:
         return cache
-    repeats = len(cache.self_attention_cache.layers[0].keys) // num_memory_rows
+    repeats = len(cache.self_attention_cache.layers[0].keys) // num_rows
     if repeats == 1:
         return cache
     memory = copy.copy(cache.cross_attention_cache)
@@ -207,7 +229,8 @@ def _with_own_memory(cache: Any) -> Any:
     return EncoderDecoderCache(cache.self_attention_cache, memory)
 
 
-def _reorder(cache: Cache, rows: Tensor) -> None:
+def reorder_rows(cache: Cache, rows: Tensor) -> None:
+    """Replace the rows of a cache by those of these indices."""
     for layer in cache.layers:
         if layer.is_compileable:  # a compiled graph reads these very tensors
             layer.keys.copy_(layer.keys.index_select(0, rows))
@@ -216,9 +239,9 @@ def _reorder(cache: Cache, rows: Tensor) -> None:
             layer.reorder_cache(rows)
 
 
-def _expand(index: Tensor, values: Tensor) -> Tensor:
-    """An index `(B, K)` for `gather` along the second dimension of `(B, C, length)`."""
-    return index.unsqueeze(-1).expand(-1, -1, values.shape[-1])
+def gather_hypotheses(values: Tensor, index: Tensor) -> Tensor:
+    """Of `(B, C, length)` values the `(B, K)` hypotheses of an index: `(B, K, length)`."""
+    return values.gather(1, index.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
-__all__ = ["TreeLayer"]
+__all__ = ["BeamCache", "SharedPrefixCache", "make_beam_cache"]

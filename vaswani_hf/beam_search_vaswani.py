@@ -8,31 +8,29 @@
 # Unless required by applicable law or agreed to in writing, software distributed under the License
 # is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express
 # or implied. See the License for the specific language governing permissions and limitations.
-"""The beam search of section 6.1.
+"""The beam search of section 6.1, by the paper's rules or by the library's.
 
-Shapes: `B` sentences, `K` beams, `V` pieces, `n` generated tokens.
+Shapes: `B` sentences, `K` beams, `C` candidates, `V` pieces, `n` generated tokens.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import torch
 from torch import Tensor, distributed
-from transformers import (
-    EosTokenCriteria,
-    GenerationConfig,
-    LogitsProcessorList,
-    MaxLengthCriteria,
-    StoppingCriteria,
-    StoppingCriteriaList,
-)
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
 
-from .beam_cache_vaswani import _expand, _past
+from .beam_cache_vaswani import BeamCache, gather_hypotheses, make_beam_cache
 
 
 WU, POWER = "wu", "power"
+
+
+# The two sets of rules
 
 
 def wu_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
@@ -50,60 +48,164 @@ def power_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
     return num_tokens**alpha
 
 
-LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
-
-
-class SourceLengthCriteria(StoppingCriteria):
-    """Ends each translation at a length of its own (section 6.1: its source's and 50).
+class SearchRules:
+    """What competes, what is settled and what a limit cuts off; each subclass answers.
 
     Args:
-        max_new_tokens: `(B,)`, tokens that each translation may have.
-        prompt_length: tokens that stand before the first generated one.
+        num_beams: K.
+        num_returned: hypotheses that are returned of each sentence.
+        alpha: the exponent of the length penalty.
+        early_stopping: `True` settles a sentence as soon as K hypotheses have ended. `False` and
+            `"never"` ask whether the best of those that go on can still come before the ended
+            ones, at no further cost: `False` supposes that it ends now, `"never"` that it reaches
+            the longest length.
+        max_new_tokens: tokens that the longest translation of the batch may have.
     """
 
-    def __init__(self, max_new_tokens: Tensor, prompt_length: int) -> None:
-        self.max_new_tokens = max_new_tokens
-        self.prompt_length = prompt_length
+    length_penalty: Callable[[int | Tensor, float], Any]
 
-    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        """Say which rows of `(B * K, length)` ids have reached their length: `(B * K,)` bools."""
-        limits = self.max_new_tokens.to(input_ids.device)
-        limits = limits.repeat_interleave(len(input_ids) // len(limits))
-        return limits <= input_ids.shape[1] - self.prompt_length
+    def __init__(
+        self,
+        num_beams: int,
+        num_returned: int,
+        alpha: float,
+        early_stopping: bool | str,
+        max_new_tokens: int,
+    ) -> None:
+        self.num_beams, self.num_returned = num_beams, num_returned
+        self.alpha, self.early_stopping = alpha, early_stopping
+        self.max_new_tokens = max_new_tokens
+
+    def num_competing(self, num_candidates: int) -> int:
+        """What competes: of the best continuations so many, if they have ended."""
+        raise NotImplementedError
+
+    def with_cut_off(self, has_ended: Tensor, is_cut_off: Tensor) -> Tensor:
+        """What a limit cuts off: whether it counts as ended.
+
+        Args:
+            has_ended: `(B, C)`, continuations that end by themselves.
+            is_cut_off: `(B,)`, sentences that have reached their limit.
+        """
+        raise NotImplementedError
+
+    def num_awaited(self) -> int:
+        """What is settled: a sentence of which so many ended hypotheses cannot be beaten."""
+        raise NotImplementedError
+
+    def longest(self, limits: Tensor) -> int | Tensor:
+        """The length that `early_stopping="never"` supposes, of sentences with limits `(B,)`."""
+        raise NotImplementedError
+
+    def scores(self, log_probs: Tensor, num_tokens: int | Tensor) -> Tensor:
+        """By which hypotheses of so many tokens are ranked."""
+        return log_probs / type(self).length_penalty(num_tokens, self.alpha)
+
+    def is_settled(
+        self, log_probs: Tensor, num_tokens: int, limits: Tensor, ended: Tensor
+    ) -> Tensor:
+        """Sentences that nothing which goes on can change, `(B,)`.
+
+        Args:
+            log_probs: `(B, K)`, of the hypotheses that go on, best first.
+            num_tokens: their length.
+            limits: `(B,)`, the tokens that each translation may have.
+            ended: `(B, K)`, scores of the ended ones, best first; minus infinity where none is.
+        """
+        if self.early_stopping is True:
+            return ended[:, -1] > -math.inf
+        length: int | Tensor = num_tokens
+        if self.early_stopping == "never" and self.alpha > 0:
+            length = self.longest(limits)
+        return self.scores(log_probs[:, 0], length) <= ended[:, self.num_awaited() - 1]
+
+
+class PaperRules(SearchRules):
+    """Those of the authors' code, with the length penalty of Wu et al. (section 6.1).
+
+    What a limit cuts off has not ended: it is returned only where too few have.
+    """
+
+    length_penalty = staticmethod(wu_length_penalty)
+
+    def num_competing(self, num_candidates: int) -> int:
+        """All."""
+        return num_candidates
+
+    def with_cut_off(self, has_ended: Tensor, is_cut_off: Tensor) -> Tensor:
+        """It does not."""
+        return has_ended
+
+    def num_awaited(self) -> int:
+        """Those that are returned."""
+        return self.num_returned
+
+    def longest(self, limits: Tensor) -> int | Tensor:
+        """That of each sentence."""
+        return limits
+
+
+class LibraryRules(SearchRules):
+    """Those of the library's own beam search, so that it finds the same."""
+
+    length_penalty = staticmethod(power_length_penalty)
+
+    def num_competing(self, num_candidates: int) -> int:
+        """The K best, or with `do_sample` the first K drawn."""
+        return self.num_beams
+
+    def with_cut_off(self, has_ended: Tensor, is_cut_off: Tensor) -> Tensor:
+        """It does."""
+        return has_ended | is_cut_off.unsqueeze(1)
+
+    def num_awaited(self) -> int:
+        """All K."""
+        return self.num_beams
+
+    def longest(self, limits: Tensor) -> int | Tensor:
+        """That of the whole batch."""
+        return self.max_new_tokens
+
+
+RULES = {WU: PaperRules, POWER: LibraryRules}
+
+
+# The search
 
 
 def beam_search(
     model: Any,
     input_ids: Tensor,
+    *,
+    rules: SearchRules,
+    limits: Tensor,
+    ends: Tensor,
+    criteria: StoppingCriteriaList,
     logits_processor: LogitsProcessorList,
-    stopping_criteria: StoppingCriteriaList,
     generation_config: GenerationConfig,
+    is_cache_given: bool,
     synced_gpus: bool = False,
     **model_kwargs: Any,
 ) -> Any:
-    """Beam search by either form of `length_penalty_type`, as `generate()` calls it (section 6.1).
+    """Find the best translations of each sentence (section 6.1).
 
     At each step the 2K best continuations of a sentence are taken, or with `do_sample` 2K are drawn
-    by their probabilities. Those that end in `</s>` are scored and compete for K places; the K best
-    of the others go on. A sentence is done when no hypothesis that goes on can still come before
-    the ones to be returned: `early_stopping="never"` supposes that it reaches the longest length at
-    no further cost, `False`, as in the library, that it ends now, `True` does not ask and stops at
-    K ended ones. A hypothesis that reaches the length limit without `</s>` is returned only where
-    too few have ended. Where there are fewer hypotheses than `num_return_sequences`, because what
-    was given forbids the others, the last is returned again.
-
-    With `length_penalty_type="power"` the rules are the library's, so that it finds the same: only
-    what ends among the K best continuations (the first K drawn) competes, what a limit cuts off
-    competes as if it had ended, and a sentence is done when nothing can come before the last of K
-    ended ones, where `"never"` supposes the longest length of all sentences.
+    by their probabilities. Those that have ended are scored, and `rules` says which compete for K
+    places; the K best of the others go on. A sentence is done when `rules` call it settled, or at
+    its limit. Places that are then empty go to what the limit has cut off. Where there are fewer
+    hypotheses than `num_return_sequences`, because what was given forbids the others, the last is
+    returned again.
 
     Args:
         model: the model.
         input_ids: what each target starts with, `(B * K, length)`.
+        rules: what competes, what is settled, what a limit cuts off.
+        limits: `(B,)`, tokens that each translation may have; at least 1.
+        ends: pieces that end a hypothesis.
+        criteria: further ones that end a hypothesis.
         logits_processor: changes log-probabilities, `(B * K, V)`.
-        stopping_criteria: end hypotheses; `EosTokenCriteria` and `MaxLengthCriteria` among them say
-            what `</s>` is and how long a hypothesis may be.
         generation_config: the merged settings.
+        is_cache_given: whether the caller of `generate()` gave the cache.
         synced_gpus: whether to call the model until every process is done.
         model_kwargs: the model's arguments, with `B * K` rows; the memory and its mask with `B`, or
             with `B * K` beside a cache that has them.
@@ -114,272 +216,186 @@ def beam_search(
         by the penalty.
 
     Raises:
-        ValueError: if `low_memory` is set, or nothing at all may be said.
+        ValueError: if nothing at all may be said for a sentence.
     """
-    if generation_config.low_memory:
-        raise ValueError(
-            "low_memory=True has no effect on beam search; leave it out, and give generate() fewer "
-            "sentences at a time or use_cache=False."
-        )
-    num_beams, prompt_length = generation_config.num_beams, input_ids.shape[1]
-    num_sentences, device = len(input_ids) // num_beams, input_ids.device
-    num_returned = generation_config.num_return_sequences
-    returns_dict = generation_config.return_dict_in_generate
-    alpha, early_stopping = generation_config.length_penalty, generation_config.early_stopping
-    form = generation_config.length_penalty_type or POWER
-    is_papers, penalty_of = form == WU, LENGTH_PENALTIES[form]
-    ends, limits, other_criteria = _split_criteria(
-        stopping_criteria, num_sentences, prompt_length, device
+    num_beams, returns_dict = rules.num_beams, generation_config.return_dict_in_generate
+    history = StepHistory(generation_config)
+    decoder = BeamDecoder(
+        model, input_ids, generation_config, logits_processor, history, is_cache_given, model_kwargs
+    )
+    # A sentence that is done leaves the batch, unless somebody counts on its rows.
+    is_counted_on = returns_dict or criteria or len(logits_processor) or synced_gpus
+    drops_sentences = decoder.cache.can_drop_sentences and not (
+        is_counted_on or generation_config.do_sample
     )
     # With E pieces that end a sentence, at most E * K of (1 + E) * K continuations end.
     num_candidates = (1 + max(1, len(ends))) * num_beams
-    num_competing = num_candidates if is_papers else num_beams
-    max_new_tokens = generation_config.max_length - prompt_length
-    history = _History(generation_config)
-    past = _past(model, model_kwargs, num_beams, prompt_length, history)
-    # A sentence that is done leaves the batch, unless somebody counts on its rows.
-    is_counted_on = returns_dict or other_criteria or len(logits_processor) or synced_gpus
-    is_shrinking = past.can_shrink and not (is_counted_on or generation_config.do_sample)
-
-    ended = EndedHypotheses(
-        *(num_sentences, num_beams, prompt_length, int(limits.max())),
-        *(generation_config.pad_token_id or 0, device),
-    )
-    sentences = torch.arange(num_sentences, device=device)  # those in the batch
-    is_done = torch.zeros(num_sentences, dtype=torch.bool, device=device)
-    running = input_ids  # (B * K, length)
-    # The beams start alike: only the first may be continued.
-    log_probs = torch.zeros(num_sentences, num_beams, device=device)
-    log_probs[:, 1:] = -math.inf
-    came_from = torch.empty(len(input_ids), 0, dtype=torch.int, device=device)
-    encoder_outputs = model_kwargs.pop("encoder_outputs")
-    forward = model
+    pad_token_id = generation_config.pad_token_id or 0
+    ended = EndedHypotheses(input_ids, num_beams, int(limits.max()), pad_token_id)
+    beams = Beams.start(input_ids, num_beams)
     while True:
-        inputs = model.prepare_inputs_for_generation(
-            **past.inputs(running), encoder_outputs=encoder_outputs, **model_kwargs
-        )
-        outputs = forward(**inputs, return_dict=True)
-        past.cache = outputs.past_key_values
-        if model._valid_auto_compile_criteria({"past_key_values": past.cache}, generation_config):
-            forward = model.get_compiled_call(generation_config.compile_config)
-        logits = outputs.logits[:, -1].float()
-        if len(logits) < len(running):  # beams that start alike
-            logits = logits.repeat_interleave(num_beams, dim=0)  # (B * K, V)
-        token_log_probs = logits_processor(running, logits.log_softmax(dim=-1))
-        history.add(logits, token_log_probs, outputs)
-        totals = token_log_probs.unflatten(0, (-1, num_beams)) + log_probs.unsqueeze(-1)
-        candidates, places = _candidates(totals, num_candidates, generation_config.do_sample)
-        tokens, beams = places % logits.shape[-1], places // logits.shape[-1]  # (B, 2K)
-        rows = torch.arange(len(totals), device=device).unsqueeze(1) * num_beams + beams
-        continued = torch.cat((running[rows], tokens.unsqueeze(-1)), dim=-1)  # (B, 2K, length)
-        origin = (sentences.unsqueeze(1) * num_beams + beams).int().unsqueeze(-1)
-        lineage = torch.cat((came_from[rows], origin), dim=-1)  # (B, 2K, n)
-
-        num_tokens = continued.shape[-1] - prompt_length
-        penalty = penalty_of(num_tokens, alpha)
-        is_last = (limits[sentences] <= num_tokens) & ~is_done
-        has_ended = torch.isin(tokens, ends)
-        if other_criteria:
-            stops = other_criteria(continued.flatten(0, 1), history.scores)
+        log_probs = decoder.next_log_probs(beams.ids.flatten(0, 1))
+        found = beams.continued(log_probs, num_candidates, generation_config.do_sample)
+        is_cut_off = (limits[beams.sentences] <= found.num_tokens) & ~beams.is_done
+        has_ended = torch.isin(found.ids[..., -1], ends)
+        if criteria:
+            stops = criteria(found.ids.flatten(0, 1), history.scores)
             has_ended = has_ended | stops.view_as(has_ended)
-        if not is_papers:
-            has_ended = has_ended | is_last.unsqueeze(1)
-        gains = has_ended[:, :num_competing].any(dim=1) & ~is_done
-        if gains.any():
-            scores = (candidates / penalty).masked_fill(~has_ended, -math.inf)
-            ended.add(
-                sentences[gains],
-                *(values[gains, :num_competing] for values in (scores, continued, lineage)),
+        has_ended = rules.with_cut_off(has_ended, is_cut_off)
+        if has_ended.any():
+            ended.add(*found.competing(has_ended, rules))
+        beams, rows = found.going_on(has_ended, num_beams)
+        if is_cut_off.any():
+            scores = rules.scores(beams.log_probs, found.num_tokens)
+            ended.fill(*beams.hypotheses(scores, is_cut_off))
+        beams.is_done = (
+            beams.is_done
+            | is_cut_off
+            | rules.is_settled(
+                beams.log_probs,
+                found.num_tokens,
+                limits[beams.sentences],
+                ended.scores[beams.sentences],
             )
-
-        log_probs, chosen = candidates.masked_fill(has_ended, -math.inf).topk(num_beams)
-        running = continued.gather(1, _expand(chosen, continued))  # (B, K, length)
-        came_from = lineage.gather(1, _expand(chosen, lineage))
-
-        if is_papers and is_last.any():
-            last = sentences[is_last]
-            ended.fill(last, log_probs[is_last] / penalty, running[is_last], came_from[is_last])
-        if early_stopping is True:
-            is_settled = ended.scores[sentences, -1] > -math.inf
-        else:
-            longest: Any = num_tokens
-            if early_stopping == "never" and alpha > 0:
-                longest = limits[sentences] if is_papers else max_new_tokens
-            reachable = log_probs[:, 0] / penalty_of(longest, alpha)
-            counted = num_returned if is_papers else num_beams
-            is_settled = reachable <= ended.scores[sentences, counted - 1]
-        is_done = is_done | is_last | is_settled
-        is_over = bool(is_done.all())
-        if synced_gpus:
-            is_over = _all_are_over(is_over, device)
+        )
+        is_over = _is_over(beams.is_done, synced_gpus)
         if is_over and not returns_dict:
             break
-        running_rows = rows.gather(1, chosen)
-        if is_shrinking and is_done.any():
-            stays = ~is_done
-            running_rows, running, came_from = running_rows[stays], running[stays], came_from[stays]
-            sentences, log_probs, is_done = sentences[stays], log_probs[stays], is_done[stays]
-            encoder_outputs = BaseModelOutput(encoder_outputs[0][stays])
-            if model_kwargs.get("attention_mask") is not None:
-                model_kwargs["attention_mask"] = model_kwargs["attention_mask"][stays]
-        past.follow(running_rows)
+        if drops_sentences and beams.is_done.any():
+            stays = ~beams.is_done
+            beams, rows = beams.of(stays), rows[stays]
+            decoder.drop_sentences(stays)
+        decoder.cache.reorder(rows)
         if is_over:
             break
-        running, came_from = running.flatten(0, 1), came_from.flatten(0, 1)
-
-    sequences, scores, beam_indices = ended.best(num_returned)
+    sequences, scores, beam_indices = ended.best(rules.num_returned)
     if not returns_dict:
         return sequences
     return GenerateBeamEncoderDecoderOutput(
         sequences=sequences,
         sequences_scores=scores,
         beam_indices=beam_indices,
-        past_key_values=past.rows(),
-        **history.outputs(encoder_outputs),
+        past_key_values=decoder.cache.as_librarys(),
+        **history.outputs(decoder.model_kwargs["encoder_outputs"]),
     )
 
 
-class EndedHypotheses:
-    """The K best ended hypotheses of each sentence, best first.
+def _is_over(is_done: Tensor, synced_gpus: bool) -> bool:
+    """Whether all sentences are done; with `synced_gpus` those of every process."""
+    is_over = bool(is_done.all())
+    if not synced_gpus:
+        return is_over
+    at_work = torch.tensor(0.0 if is_over else 1.0, device=is_done.device)
+    distributed.all_reduce(at_work)
+    return at_work.item() == 0
 
-    `ids` are `(B, K, length)`, `scores` `(B, K)`, minus infinity where a place is empty, and
-    `beam_indices` `(B, K, n)` the rows of the batch that each token came from, -1 after the last.
-    """
 
-    def __init__(
-        self,
-        num_sentences: int,
-        num_beams: int,
-        prompt_length: int,
-        longest: int,
-        pad_token_id: int,
-        device: torch.device,
-    ) -> None:
-        shape = (num_sentences, num_beams)
-        self.prompt_length, self.pad_token_id = prompt_length, pad_token_id
-        self.scores = torch.full(shape, -math.inf, device=device)
-        self.ids = torch.full((*shape, prompt_length + longest), pad_token_id, device=device)
-        self.beam_indices = torch.full((*shape, longest), -1, dtype=torch.int, device=device)
+# Hypotheses
 
-    def add(self, sentences: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor) -> None:
-        """Let hypotheses `(B, C)` of some sentences compete; minus infinity takes no part."""
-        merged = torch.cat((self.scores[sentences], scores), dim=1)
-        self._keep(sentences, merged.topk(self.scores.shape[1])[1], scores, ids, beam_indices)
 
-    def fill(self, sentences: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor) -> None:
-        """Put hypotheses `(B, K)`, best first, into the places that are empty."""
-        old = self.scores[sentences]
-        rank = torch.cat((torch.where(old > -math.inf, 0, 2), torch.ones_like(old)), dim=1)
-        order = rank.argsort(dim=1, stable=True)[:, : old.shape[1]]
-        self._keep(sentences, order, scores, ids, beam_indices)
+@dataclass
+class Hypotheses:
+    """`C` hypotheses of each sentence that is still in the batch."""
 
-    def _keep(
-        self, sentences: Tensor, kept: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor
-    ) -> None:
-        takes_no_part = scores.isneginf().unsqueeze(-1)
-        ids = ids.masked_fill(takes_no_part, self.pad_token_id)
-        beam_indices = beam_indices.masked_fill(takes_no_part, -1)
-        for held, new in (
-            (self.scores, scores),
-            (self.ids, ids),
-            (self.beam_indices, beam_indices),
-        ):
-            length = new.shape[-1] if new.ndim == 3 else None
-            old = held[sentences]
-            if length is None:
-                held[sentences] = torch.cat((old, new), dim=1).gather(1, kept)
-                continue
-            # What is longer than the new ones is padding.
-            merged = torch.cat((old[..., :length], new), dim=1)
-            old[..., :length] = merged.gather(1, _expand(kept, merged))
-            held[sentences] = old
+    sentences: Tensor  # (B,), places in the batch as it was given
+    is_done: Tensor  # (B,)
+    log_probs: Tensor  # (B, C), minus infinity where a hypothesis does not count
+    ids: Tensor  # (B, C, length)
+    beam_indices: Tensor  # (B, C, n), the row of the given batch that each token came from
 
-    def best(self, num_returned: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The first so many of each sentence, without padding that all share.
+    @property
+    def num_tokens(self) -> int:
+        """Generated tokens of each."""
+        return self.beam_indices.shape[-1]
 
-        The last one again, where there are fewer.
 
-        Raises:
-            ValueError: if a sentence has none.
-        """
-        num_there = self.scores.isneginf().logical_not().sum(dim=1, keepdim=True)  # (B, 1)
-        if not num_there.all():
-            place = int(num_there.flatten().argmin())
-            raise ValueError(
-                f"Nothing can be said for sentence {place} of the batch (counted from 0): every "
-                f"piece has probability 0 after what prefix_allowed_tokens_fn, logits_processor or "
-                f"the generation config forbid; let them allow at least one."
-            )
-        places = torch.arange(num_returned, device=self.scores.device)
-        places = torch.minimum(places, num_there - 1)  # (B, num_returned)
-        beam_indices, ids = (
-            values.gather(1, _expand(places, values)).flatten(0, 1)
-            for values in (self.beam_indices, self.ids)
+class Beams(Hypotheses):
+    """The K hypotheses of each sentence that go on, best first."""
+
+    @classmethod
+    def start(cls, input_ids: Tensor, num_beams: int) -> Self:
+        """Beams that hold the prompt, `(B * K, length)`, and are alike: only the first counts."""
+        num_sentences, device = len(input_ids) // num_beams, input_ids.device
+        log_probs = torch.zeros(num_sentences, num_beams, device=device)
+        log_probs[:, 1:] = -math.inf
+        return cls(
+            sentences=torch.arange(num_sentences, device=device),
+            is_done=torch.zeros(num_sentences, dtype=torch.bool, device=device),
+            log_probs=log_probs,
+            ids=input_ids.unflatten(0, (-1, num_beams)),
+            beam_indices=torch.empty(num_sentences, num_beams, 0, dtype=torch.int, device=device),
         )
-        longest = int(beam_indices.ge(0).sum(dim=1).max())
-        scores = self.scores.gather(1, places).flatten()
-        return ids[:, : self.prompt_length + longest], scores, beam_indices[:, :longest]
+
+    def of(self, chosen: Tensor) -> Self:
+        """Those of some sentences, `(B,)` bools."""
+        return type(self)(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+    def hypotheses(self, scores: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Sentences, scores, ids and beam indices of some sentences, `(B,)` bools."""
+        return self.sentences[chosen], scores[chosen], self.ids[chosen], self.beam_indices[chosen]
+
+    def continued(
+        self, token_log_probs: Tensor, num_candidates: int, do_sample: bool
+    ) -> "Continuations":
+        """The best continuations, or a sample of them.
+
+        Args:
+            token_log_probs: `(B * K, V)`, of the next piece.
+            num_candidates: how many for each sentence.
+            do_sample: whether to draw them by their probabilities.
+        """
+        num_beams = self.log_probs.shape[1]
+        totals = token_log_probs.unflatten(0, (-1, num_beams)) + self.log_probs.unsqueeze(-1)
+        log_probs, places = _candidates(totals, num_candidates, do_sample)
+        num_pieces = token_log_probs.shape[-1]
+        tokens, beams = places % num_pieces, places // num_pieces  # (B, C)
+        first = torch.arange(len(totals), device=totals.device).unsqueeze(1) * num_beams
+        rows = first + beams
+        given_rows = (self.sentences.unsqueeze(1) * num_beams + beams).int()
+        return Continuations(
+            sentences=self.sentences,
+            is_done=self.is_done,
+            log_probs=log_probs,
+            ids=torch.cat((self.ids.flatten(0, 1)[rows], tokens.unsqueeze(-1)), dim=-1),
+            beam_indices=torch.cat(
+                (self.beam_indices.flatten(0, 1)[rows], given_rows.unsqueeze(-1)), dim=-1
+            ),
+            rows=rows,
+        )
 
 
-class _History:
-    """What `return_dict_in_generate` and its flags ask to be kept of every step."""
+@dataclass
+class Continuations(Hypotheses):
+    """The candidates of a step: beams with one token more, best first or as they were drawn."""
 
-    STATES = ("decoder_attentions", "cross_attentions", "decoder_hidden_states")
+    rows: Tensor  # (B, C), the row of the running batch that each continues
 
-    def __init__(self, generation_config: GenerationConfig) -> None:
-        def wants(flag: str) -> bool:
-            return bool(generation_config.return_dict_in_generate) and bool(
-                getattr(generation_config, flag)
-            )
+    def competing(
+        self, has_ended: Tensor, rules: SearchRules
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Sentences, scores, ids and beam indices of what competes for a place among the ended.
 
-        self.scores: Any = () if wants("output_scores") else None
-        self.logits: Any = () if wants("output_logits") else None
-        self.has_attentions = wants("output_attentions")
-        self.has_states = wants("output_hidden_states")
-        self.steps: list[Any] = []
+        Args:
+            has_ended: `(B, C)` bools.
+            rules: say how many compete.
+        """
+        num = rules.num_competing(has_ended.shape[1])
+        gains = has_ended[:, :num].any(dim=1) & ~self.is_done
+        scores = rules.scores(self.log_probs, self.num_tokens).masked_fill(~has_ended, -math.inf)
+        ids, beam_indices = self.ids[gains, :num], self.beam_indices[gains, :num]
+        return self.sentences[gains], scores[gains, :num], ids, beam_indices
 
-    def add(self, logits: Tensor, log_probs: Tensor, outputs: Any) -> None:
-        if self.scores is not None:
-            self.scores += (log_probs.clone(),)
-        if self.logits is not None:
-            self.logits += (logits.clone(),)
-        if self.has_attentions or self.has_states:
-            self.steps.append({name: outputs.get(name) for name in self.STATES})
-
-    def outputs(self, encoder_outputs: Any) -> dict[str, Any]:
-        kept: dict[str, Any] = {"scores": self.scores, "logits": self.logits}
-        if self.has_attentions:
-            for name in ("decoder_attentions", "cross_attentions"):
-                kept[name] = tuple(step[name] for step in self.steps)
-            kept["encoder_attentions"] = encoder_outputs.get("attentions")
-        if self.has_states:
-            kept["decoder_hidden_states"] = tuple(
-                step["decoder_hidden_states"] for step in self.steps
-            )
-            kept["encoder_hidden_states"] = encoder_outputs.get("hidden_states")
-        return kept
-
-
-def _split_criteria(
-    criteria: StoppingCriteriaList, num_sentences: int, prompt_length: int, device: torch.device
-) -> tuple[Tensor, Tensor, StoppingCriteriaList]:
-    """Pieces that end a hypothesis, the length limit of each sentence `(B,)`, and other criteria.
-
-    A criterion that a caller gives takes the place of the library's own of the same class.
-    """
-    ends: list[Tensor] = [torch.empty(0, dtype=torch.long, device=device)]
-    limits = torch.full((num_sentences,), torch.iinfo(torch.long).max, device=device)
-    others = StoppingCriteriaList()
-    for criterion in criteria:  # a class derived from these may say anything
-        if type(criterion) is SourceLengthCriteria:
-            limits = torch.minimum(limits, criterion.max_new_tokens.to(device))
-        elif type(criterion) is MaxLengthCriteria:
-            limits = limits.clamp(max=criterion.max_length - prompt_length)
-        elif type(criterion) is EosTokenCriteria:
-            ends.append(criterion.eos_token_id.to(device))
-        else:
-            others.append(criterion)
-    return torch.cat(ends), limits.clamp(min=1), others
+    def going_on(self, has_ended: Tensor, num_beams: int) -> tuple[Beams, Tensor]:
+        """The K best that have not ended, and the rows `(B, K)` that they continue."""
+        log_probs, chosen = self.log_probs.masked_fill(has_ended, -math.inf).topk(num_beams)
+        beams = Beams(
+            sentences=self.sentences,
+            is_done=self.is_done,
+            log_probs=log_probs,
+            ids=gather_hypotheses(self.ids, chosen),
+            beam_indices=gather_hypotheses(self.beam_indices, chosen),
+        )
+        return beams, self.rows.gather(1, chosen)
 
 
 def _candidates(totals: Tensor, count: int, do_sample: bool) -> tuple[Tensor, Tensor]:
@@ -398,10 +414,201 @@ def _candidates(totals: Tensor, count: int, do_sample: bool) -> tuple[Tensor, Te
     return totals.gather(1, places), places
 
 
-def _all_are_over(is_over: bool, device: torch.device) -> bool:
-    at_work = torch.tensor(0.0 if is_over else 1.0, device=device)
-    distributed.all_reduce(at_work)
-    return at_work.item() == 0
+class EndedHypotheses:
+    """The K best ended hypotheses of each sentence, best first.
+
+    `ids` are `(B, K, length)`, `scores` `(B, K)`, minus infinity where a place is empty, and
+    `beam_indices` `(B, K, n)` the rows of the batch that each token came from, -1 after the last.
+
+    Args:
+        input_ids: what each target starts with, `(B * K, length)`.
+        num_beams: K.
+        longest: tokens of the longest hypothesis.
+        pad_token_id: what follows the last token.
+    """
+
+    def __init__(self, input_ids: Tensor, num_beams: int, longest: int, pad_token_id: int) -> None:
+        self.prompt_length, self.pad_token_id = input_ids.shape[1], pad_token_id
+        shape, device = (len(input_ids) // num_beams, num_beams), input_ids.device
+        self.scores = torch.full(shape, -math.inf, device=device)
+        self.ids = torch.full((*shape, self.prompt_length + longest), pad_token_id, device=device)
+        self.beam_indices = torch.full((*shape, longest), -1, dtype=torch.int, device=device)
+
+    def add(self, sentences: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor) -> None:
+        """Let hypotheses `(B, C)` of some sentences compete; minus infinity takes no part."""
+        merged = torch.cat((self.scores[sentences], scores), dim=1)
+        self._keep(sentences, merged.topk(self.scores.shape[1])[1], scores, ids, beam_indices)
+
+    def fill(self, sentences: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor) -> None:
+        """Put hypotheses `(B, K)`, best first, into the places that are empty."""
+        old = self.scores[sentences]
+        rank = torch.cat((torch.where(old > -math.inf, 0, 2), torch.ones_like(old)), dim=1)
+        order = rank.argsort(dim=1, stable=True)[:, : old.shape[1]]
+        self._keep(sentences, order, scores, ids, beam_indices)
+
+    def _keep(
+        self, sentences: Tensor, kept: Tensor, scores: Tensor, ids: Tensor, beam_indices: Tensor
+    ) -> None:
+        takes_no_part = scores.isneginf()
+        merged_scores = torch.cat((self.scores[sentences], scores), dim=1)
+        self.scores[sentences] = merged_scores.gather(1, kept)
+        for held, new, padding in (
+            (self.ids, ids, self.pad_token_id),
+            (self.beam_indices, beam_indices, -1),
+        ):
+            new = new.masked_fill(takes_no_part.unsqueeze(-1), padding)
+            old, length = held[sentences], new.shape[-1]
+            # What is longer than the new ones is padding.
+            merged = torch.cat((old[..., :length], new), dim=1)
+            old[..., :length] = gather_hypotheses(merged, kept)
+            held[sentences] = old
+
+    def best(self, num_returned: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Ids, scores and beam indices of the first so many, without padding that all share.
+
+        The last one again, where there are fewer.
+
+        Raises:
+            ValueError: if a sentence has none.
+        """
+        num_there = self.scores.isneginf().logical_not().sum(dim=1, keepdim=True)  # (B, 1)
+        if not num_there.all():
+            place = int(num_there.flatten().argmin())
+            raise ValueError(
+                f"Nothing can be said for sentence {place} of the batch (counted from 0): every "
+                f"piece has probability 0 after what prefix_allowed_tokens_fn, logits_processor or "
+                f"the generation config forbid; let them allow at least one."
+            )
+        places = torch.arange(num_returned, device=self.scores.device)
+        places = torch.minimum(places, num_there - 1)  # (B, num_returned)
+        beam_indices, ids = (
+            gather_hypotheses(values, places).flatten(0, 1)
+            for values in (self.beam_indices, self.ids)
+        )
+        longest = int(beam_indices.ge(0).sum(dim=1).max())
+        scores = self.scores.gather(1, places).flatten()
+        return ids[:, : self.prompt_length + longest], scores, beam_indices[:, :longest]
 
 
-__all__ = ["beam_search", "wu_length_penalty"]
+# The model's part
+
+
+class BeamDecoder:
+    """The model, its cache and what else a step of the search needs of it.
+
+    Arguments are those of `beam_search()`; `history` is told of every step.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        generation_config: GenerationConfig,
+        logits_processor: LogitsProcessorList,
+        history: "StepHistory",
+        is_cache_given: bool,
+        model_kwargs: dict[str, Any],
+    ) -> None:
+        self.model, self.forward, self.generation_config = model, model, generation_config
+        self.logits_processor, self.history = logits_processor, history
+        self.cache: BeamCache = make_beam_cache(
+            model_kwargs.pop("past_key_values", None),
+            generation_config.num_beams,
+            input_ids.shape[1],
+            model_kwargs.pop("decoder_attention_mask", None),
+            is_given=is_cache_given,
+            may_share=takes_any_mask(model) and not history.wants_rows,
+        )
+        self.model_kwargs = model_kwargs
+
+    def next_log_probs(self, ids: Tensor) -> Tensor:
+        """Log-probabilities `(B * K, V)` of the piece after beams `(B * K, length)`.
+
+        As the processors leave them.
+        """
+        inputs = self.model.prepare_inputs_for_generation(
+            **self.cache.model_inputs(ids), **self.model_kwargs
+        )
+        outputs = self.forward(**inputs, return_dict=True)
+        self.cache.cache = outputs.past_key_values
+        self.forward = forward_of_later_steps(self.model, self.cache.cache, self.generation_config)
+        logits = outputs.logits[:, -1].float()
+        if len(logits) < len(ids):  # beams that start alike
+            logits = logits.repeat_interleave(self.generation_config.num_beams, dim=0)
+        log_probs = self.logits_processor(ids, logits.log_softmax(dim=-1))
+        self.history.add(logits, log_probs, outputs)
+        return log_probs
+
+    def drop_sentences(self, stays: Tensor) -> None:
+        """Forget the memory of the other sentences; the cache is told by its `reorder()`."""
+        memory = self.model_kwargs["encoder_outputs"][0][stays]
+        self.model_kwargs["encoder_outputs"] = BaseModelOutput(memory)
+        if self.model_kwargs.get("attention_mask") is not None:
+            self.model_kwargs["attention_mask"] = self.model_kwargs["attention_mask"][stays]
+
+
+class StepHistory:
+    """What `return_dict_in_generate` and its flags ask to be kept of every step."""
+
+    STATES = ("decoder_attentions", "cross_attentions", "decoder_hidden_states")
+
+    def __init__(self, generation_config: GenerationConfig) -> None:
+        def wants(flag: str) -> bool:
+            return bool(generation_config.return_dict_in_generate) and bool(
+                getattr(generation_config, flag)
+            )
+
+        self.scores: Any = () if wants("output_scores") else None
+        self.logits: Any = () if wants("output_logits") else None
+        self.has_attentions = wants("output_attentions")
+        self.has_states = wants("output_hidden_states")
+        self.steps: list[Any] = []
+
+    @property
+    def wants_rows(self) -> bool:
+        """Whether attentions or states are kept, which have a row for each beam."""
+        return self.has_attentions or self.has_states
+
+    def add(self, logits: Tensor, log_probs: Tensor, outputs: Any) -> None:
+        """Keep a step: logits and processed log-probabilities `(B * K, V)`, the model's outputs."""
+        if self.scores is not None:
+            self.scores += (log_probs.clone(),)
+        if self.logits is not None:
+            self.logits += (logits.clone(),)
+        if self.wants_rows:
+            self.steps.append({name: outputs.get(name) for name in self.STATES})
+
+    def outputs(self, encoder_outputs: Any) -> dict[str, Any]:
+        """All that was kept, under the names of `GenerateBeamEncoderDecoderOutput`."""
+        kept: dict[str, Any] = {"scores": self.scores, "logits": self.logits}
+        if self.has_attentions:
+            for name in ("decoder_attentions", "cross_attentions"):
+                kept[name] = tuple(step[name] for step in self.steps)
+            kept["encoder_attentions"] = encoder_outputs.get("attentions")
+        if self.has_states:
+            kept["decoder_hidden_states"] = tuple(
+                step["decoder_hidden_states"] for step in self.steps
+            )
+            kept["encoder_hidden_states"] = encoder_outputs.get("hidden_states")
+        return kept
+
+
+# Private names of the library: what each is for, and what is done without it
+
+
+def forward_of_later_steps(
+    model: Any, cache: Any, generation_config: GenerationConfig
+) -> Callable[..., Any]:
+    """The compiled call where the library would compile; without its answer the model itself."""
+    would_compile = getattr(model, "_valid_auto_compile_criteria", None)
+    if would_compile is None or not would_compile({"past_key_values": cache}, generation_config):
+        return model
+    return model.get_compiled_call(generation_config.compile_config)
+
+
+def takes_any_mask(model: Any) -> bool:
+    """Whether the attention takes a mask as it is; if unknown, each beam gets a row of its own."""
+    return getattr(model.config, "_attn_implementation", None) in ("eager", "sdpa")
+
+
+__all__ = ["LibraryRules", "PaperRules", "SearchRules", "beam_search", "wu_length_penalty"]

@@ -8,7 +8,7 @@
 # Unless required by applicable law or agreed to in writing, software distributed under the License
 # is distributed on an "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express
 # or implied. See the License for the specific language governing permissions and limitations.
-"""The beam search of section 6.1, inside the library's `generate()`.
+"""Section 6.1 inside the library's `generate()`: what a caller sees.
 
 A generation config of this model has two entries more than the library's:
 
@@ -24,6 +24,8 @@ Shapes: `B` sentences, `K` beams, `V` pieces, `n` generated tokens.
 """
 
 import copy
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,21 +33,19 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import (
     EncoderDecoderCache,
+    EosTokenCriteria,
     GenerationConfig,
     GenerationMixin,
     LogitsProcessorList,
+    MaxLengthCriteria,
+    StoppingCriteria,
     StoppingCriteriaList,
 )
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
-from .beam_cache_vaswani import _num_memory_rows, _reorder, _with_own_memory
-from .beam_search_vaswani import (
-    POWER,
-    WU,
-    SourceLengthCriteria,
-    beam_search,
-    wu_length_penalty,
-)
+from .beam_cache_vaswani import num_memory_rows, reorder_rows, with_memory_rows
+from .beam_search_vaswani import POWER, RULES, WU, beam_search, wu_length_penalty
 
 
 # Section 6.1. "never" ends the search only when no hypothesis can still become the best.
@@ -56,6 +56,7 @@ PAPER = {
     "max_extra_tokens": 50,
     "early_stopping": "never",
 }
+OUR_ENTRIES = ("length_penalty_type", "max_extra_tokens")
 LARGEST_ALPHA = 50.0  # of either sign; a million tokens to a higher power are no float64
 
 
@@ -68,15 +69,57 @@ def check_length_penalty(alpha: Any) -> None:
         )
 
 
+class SourceLengthCriteria(StoppingCriteria):
+    """Ends each translation at a length of its own, in the library's searches (section 6.1).
+
+    Args:
+        max_new_tokens: `(B,)`, tokens that each translation may have.
+        prompt_length: tokens that stand before the first generated one.
+    """
+
+    def __init__(self, max_new_tokens: Tensor, prompt_length: int) -> None:
+        self.max_new_tokens = max_new_tokens
+        self.prompt_length = prompt_length
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        """Say which rows of `(B * K, length)` ids have reached their length: `(B * K,)` bools."""
+        limits = self.max_new_tokens.to(input_ids.device)
+        limits = limits.repeat_interleave(len(input_ids) // len(limits))
+        return limits <= input_ids.shape[1] - self.prompt_length
+
+
+@dataclass
+class SearchRequest:
+    """What a call of `generate()` asks of the beam search, for which the library has no argument.
+
+    Attributes:
+        length_penalty_type: names the rules of the search.
+        is_cache_given: whether the caller gave `past_key_values`.
+        limits: `(B,)`, tokens that each translation may have by its source; `None` for any number.
+        criterion: says the same to the library's own searches.
+    """
+
+    length_penalty_type: str
+    is_cache_given: bool
+    limits: Tensor | None = None
+    criterion: SourceLengthCriteria | None = None
+
+
+# The library calls `_beam_search()` within `generate()` and hands on only what it knows itself.
+_REQUEST: ContextVar[SearchRequest | None] = ContextVar("search request", default=None)
+
+
 class VaswaniGenerationMixin(GenerationMixin):
     """`generate()` with the paper's length penalty and with a length limit for each sentence."""
 
+    generation_config: GenerationConfig
+
     def use_paper_generation(self) -> None:
-        """Put section 6.1's beam search into the model's generation config."""
-        for name, value in PAPER.items():
-            setattr(self.generation_config, name, value)
-        # Else the library forgets, when it loads the config, what its own do not have.
-        self.generation_config._from_model_config = False
+        """Give the model a generation config with section 6.1's beam search."""
+        entries = self.generation_config.to_dict()
+        # Marked as made of the model's config, it would lose our entries when it is loaded.
+        entries = {name: value for name, value in entries.items() if not name.startswith("_")}
+        self.generation_config = GenerationConfig(**entries | PAPER)
 
     @torch.no_grad()
     def generate(
@@ -111,27 +154,30 @@ class VaswaniGenerationMixin(GenerationMixin):
         Raises:
             ValueError: if one of the two or `length_penalty` has a value that it cannot have.
         """
-        for name, meant in (("length_penalty_type", POWER), ("max_extra_tokens", None)):
-            if not hasattr(self.generation_config, name):  # else the library knows no such argument
-                setattr(self.generation_config, name, meant)
         self._check_entries(kwargs, generation_config)
-        limits = self._length_limits(inputs, generation_config, kwargs)
-        if limits is not None:
-            prompt = kwargs.get("decoder_input_ids")
-            prompt_length = 1 if prompt is None else prompt.shape[1]
-            stopping_criteria = StoppingCriteriaList(stopping_criteria or [])
-            stopping_criteria.append(SourceLengthCriteria(limits, prompt_length))
-            if not _gives_length(kwargs, generation_config):
-                longest = int(limits.max())
+        request = self._request(inputs, generation_config, kwargs)
+        if request.criterion is not None:
+            given = stopping_criteria or []
+            stopping_criteria = StoppingCriteriaList([*given, request.criterion])
+            if not _says_length(kwargs, generation_config):
+                longest = int(request.criterion.max_new_tokens.max())
                 if generation_config is None:
                     # The library's trainer leaves a `max_length` in the model's config.
                     kwargs |= {"max_new_tokens": longest, "max_length": None}
                 else:
                     generation_config = copy.deepcopy(generation_config)
                     generation_config.max_new_tokens = longest
-        return super().generate(
-            inputs, generation_config, logits_processor, stopping_criteria, *arguments, **kwargs
-        )
+        kwargs = self._librarys_arguments(kwargs, generation_config)
+        before = _REQUEST.set(request)
+        try:
+            outputs = super().generate(
+                inputs, generation_config, logits_processor, stopping_criteria, *arguments, **kwargs
+            )
+        finally:
+            _REQUEST.reset(before)
+        if isinstance(outputs, ModelOutput) and "past_key_values" in outputs:
+            outputs.past_key_values = with_memory_rows(outputs.past_key_values)
+        return outputs
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, decoder_attention_mask: Tensor | None = None, **kwargs: Any
@@ -189,7 +235,7 @@ class VaswaniGenerationMixin(GenerationMixin):
         self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
     ) -> None:
         penalty = _entry("length_penalty_type", kwargs, generation_config, self.generation_config)
-        if penalty not in (WU, POWER):
+        if penalty not in (None, WU, POWER):
             raise ValueError(
                 f'length_penalty_type must be "{WU}" or "{POWER}", got '
                 f"length_penalty_type={penalty!r}."
@@ -204,6 +250,40 @@ class VaswaniGenerationMixin(GenerationMixin):
                 f"max_extra_tokens={extra!r}."
             )
 
+    def _request(
+        self,
+        inputs: Tensor | None,
+        generation_config: GenerationConfig | None,
+        kwargs: dict[str, Any],
+    ) -> SearchRequest:
+        penalty = _entry("length_penalty_type", {}, generation_config, self.generation_config)
+        penalty = kwargs.get("length_penalty_type", penalty)  # None is the library's as well
+        is_cache_given = kwargs.get("past_key_values") is not None
+        limits = self._length_limits(inputs, generation_config, kwargs)
+        if limits is None:
+            return SearchRequest(penalty or POWER, is_cache_given)
+        prompt = kwargs.get("decoder_input_ids")
+        prompt_length = 1 if prompt is None else prompt.shape[1]
+        criterion = SourceLengthCriteria(limits, prompt_length)
+        return SearchRequest(penalty or POWER, is_cache_given, limits, criterion)
+
+    def _librarys_arguments(
+        self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
+    ) -> dict[str, Any]:
+        """What the library takes of the arguments: entries of ours only where a config has them."""
+        configs = (generation_config, self.generation_config)
+        taken = {
+            name: value
+            for name, value in kwargs.items()
+            if name not in OUR_ENTRIES or any(hasattr(config, name) for config in configs)
+        }
+        # A version that calls no `_beam_search` is given ours by its public argument.
+        if not hasattr(GenerationMixin, "_beam_search"):
+            num_beams = _entry("num_beams", kwargs, *configs)
+            if num_beams is not None and num_beams > 1:
+                taken.setdefault("custom_generate", type(self)._beam_search)
+        return taken
+
     def _length_limits(
         self,
         inputs: Tensor | None,
@@ -211,7 +291,7 @@ class VaswaniGenerationMixin(GenerationMixin):
         kwargs: dict[str, Any],
     ) -> Tensor | None:
         """Tokens that each translation may have, `(B,)`; `None` where nothing says so."""
-        configs = () if _gives_length(kwargs, generation_config) else (self.generation_config,)
+        configs = () if _says_length(kwargs, generation_config) else (self.generation_config,)
         extra = _entry("max_extra_tokens", kwargs, generation_config, *configs)
         if extra is None:
             return None
@@ -231,34 +311,29 @@ class VaswaniGenerationMixin(GenerationMixin):
 
         In a cache that is passed on they may have a row of it each; then they do so here too.
         """
-        num_sentences = len(model_kwargs["encoder_outputs"][0])
-        num_memory_rows = _num_memory_rows(model_kwargs.get("past_key_values"))
-        if num_memory_rows is not None and num_memory_rows > num_sentences:
-            return super()._expand_inputs_for_generation(
-                expand_size, is_encoder_decoder, input_ids, **model_kwargs
-            )
+        if expand_size == 1:
+            return input_ids, model_kwargs
+
+        def expand(value: Any) -> Any:
+            if isinstance(value, ModelOutput):
+                return type(value)(**{name: expand(part) for name, part in value.items()})
+            is_tensor = isinstance(value, Tensor)
+            return value.repeat_interleave(expand_size, dim=0) if is_tensor else value
+
         shared = {
-            name: model_kwargs.pop(name)
-            for name in ("encoder_outputs", "attention_mask")
-            if name in model_kwargs
+            name: model_kwargs.pop(name, None) for name in ("encoder_outputs", "attention_mask")
         }
-        input_ids, model_kwargs = super()._expand_inputs_for_generation(
-            expand_size, False, input_ids, **model_kwargs
-        )
-        return input_ids, model_kwargs | shared
+        cached_rows = num_memory_rows(model_kwargs.get("past_key_values"))
+        if cached_rows is not None and cached_rows > len(shared["encoder_outputs"][0]):
+            shared = {name: expand(value) for name, value in shared.items()}
+        model_kwargs = {name: expand(value) for name, value in model_kwargs.items()}
+        return expand(input_ids), model_kwargs | shared
 
     @staticmethod
     def _reorder_cache(past_key_values: EncoderDecoderCache, beam_idx: Tensor) -> Any:
-        """For searches of `custom_generate`, when beams change places; the memory stays."""
-        _reorder(past_key_values.self_attention_cache, beam_idx)
+        """Called by searches of `custom_generate` when beams change places; the memory stays."""
+        reorder_rows(past_key_values.self_attention_cache, beam_idx)
         return past_key_values
-
-    def _sample(self, *arguments: Any, **kwargs: Any) -> Any:
-        """Called by the library for one beam; returns a cache with a row of memory for each."""
-        outputs = super()._sample(*arguments, **kwargs)
-        if isinstance(outputs, ModelOutput):
-            outputs.past_key_values = _with_own_memory(outputs.past_key_values)
-        return outputs
 
     def _beam_search(
         self,
@@ -269,13 +344,47 @@ class VaswaniGenerationMixin(GenerationMixin):
         synced_gpus: bool = False,
         **model_kwargs: Any,
     ) -> Any:
-        """Called by the library for `num_beams` above 1."""
+        """Called by the library for `num_beams` above 1.
+
+        Raises:
+            ValueError: if `low_memory` is set.
+        """
+        if generation_config.low_memory:
+            raise ValueError(
+                "low_memory=True has no effect on beam search; leave it out, and give generate() "
+                "fewer sentences at a time or use_cache=False."
+            )
+        request = _REQUEST.get()
+        if request is None:  # a search of somebody else's that calls this one
+            penalty = getattr(generation_config, "length_penalty_type", None)
+            request = SearchRequest(penalty or POWER, is_cache_given=True)
+        num_beams, prompt_length = generation_config.num_beams, input_ids.shape[1]
+        num_sentences, device = len(input_ids) // num_beams, input_ids.device
+        max_new_tokens = generation_config.max_length - prompt_length
+        longest, ends, criteria = _split_criteria(
+            stopping_criteria, request.criterion, prompt_length, device
+        )
+        limits = torch.full((num_sentences,), longest, device=device)
+        if request.limits is not None:
+            limits = torch.minimum(limits, request.limits.to(device))
+        _share_memory(model_kwargs, num_sentences)
+        rules = RULES[request.length_penalty_type](
+            num_beams,
+            generation_config.num_return_sequences,
+            generation_config.length_penalty,
+            generation_config.early_stopping,
+            max_new_tokens,
+        )
         return beam_search(
             self,
             input_ids,
+            rules=rules,
+            limits=limits.clamp(min=1),
+            ends=ends,
+            criteria=criteria,
             logits_processor=logits_processor,
-            stopping_criteria=stopping_criteria,
             generation_config=generation_config,
+            is_cache_given=request.is_cache_given,
             synced_gpus=synced_gpus,
             **model_kwargs,
         )
@@ -296,13 +405,56 @@ def source_lengths(inputs: Tensor | None, kwargs: dict[str, Any]) -> Tensor:
     return torch.full((len(memory),), memory.shape[1], device=memory.device)
 
 
+def _split_criteria(
+    criteria: StoppingCriteriaList,
+    ours: SourceLengthCriteria | None,
+    prompt_length: int,
+    device: torch.device,
+) -> tuple[int, Tensor, StoppingCriteriaList]:
+    """What the library's and the caller's criteria say of length and end, and all others.
+
+    The library makes criteria of `max_length` and `eos_token_id`; one of the same class that the
+    caller gives takes their place.
+
+    Returns:
+        Tokens that each hypothesis may have, the pieces that end one, and the criteria that are
+        asked at each step.
+    """
+    lengths, ends, others = [torch.iinfo(torch.long).max], [], StoppingCriteriaList()
+    for criterion in criteria:  # a class derived from these may say anything
+        if type(criterion) is MaxLengthCriteria:
+            lengths.append(criterion.max_length - prompt_length)
+        elif type(criterion) is EosTokenCriteria:
+            ends.append(criterion.eos_token_id.to(device))
+        elif criterion is not ours:  # whose limits the search knows
+            others.append(criterion)
+    none = torch.empty(0, dtype=torch.long, device=device)
+    return min(lengths), torch.cat([none, *ends]), others
+
+
+def _share_memory(model_kwargs: dict[str, Any], num_sentences: int) -> None:
+    """Leave one row of memory for each sentence, where the library has given each beam one."""
+    memory, mask = model_kwargs["encoder_outputs"], model_kwargs.get("attention_mask")
+    repeats = len(memory[0]) // num_sentences
+    if repeats == 1 or num_memory_rows(model_kwargs.get("past_key_values")) is not None:
+        return
+    model_kwargs["encoder_outputs"] = BaseModelOutput(
+        **{
+            name: value[::repeats] if isinstance(value, Tensor) else value
+            for name, value in memory.items()
+        }
+    )
+    if mask is not None:
+        model_kwargs["attention_mask"] = mask[::repeats]
+
+
 def _entry(name: str, kwargs: dict[str, Any], *configs: GenerationConfig | None) -> Any:
     """What the call says of an entry, or else the first config that does; `None` for nobody."""
     values = [kwargs.get(name), *(getattr(config, name, None) for config in configs)]
     return next((value for value in values if value is not None), None)
 
 
-def _gives_length(kwargs: dict[str, Any], generation_config: GenerationConfig | None) -> bool:
+def _says_length(kwargs: dict[str, Any], generation_config: GenerationConfig | None) -> bool:
     lengths = (_entry(name, kwargs, generation_config) for name in ("max_new_tokens", "max_length"))
     return any(length is not None for length in lengths)
 
