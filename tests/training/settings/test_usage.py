@@ -70,6 +70,7 @@ def test_a_recipe_of_ones_own_is_shown_by_its_comment_and_values(tmp_path):
     text = usage([f"{tmp_path}/mine.yaml", "--help"])
     assert "Half the width, 50% of it." in text
     assert entries(text)["d_model"].endswith("mine.yaml: 256)")
+    assert entries(text)["run_name"].endswith("mine.yaml: at 50%)")
 
 
 def test_every_recipe_has_a_line_that_says_what_it_is():
