@@ -1,11 +1,15 @@
-"""Small trainings in processes of their own, for the tests that kill or multiply them."""
+"""Small trainings: in this process, or in processes of their own where they are killed or many."""
 
+import contextlib
+import io
 import json
+import logging
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from tests.conftest import REPOSITORY
 
@@ -79,6 +83,36 @@ def run(
         done.returncode,
         done.stdout[-2000:] + done.stderr[-6000:],
     )
+    return done
+
+
+def run_here(*argv: str, status: int | None = 0) -> SimpleNamespace:
+    """training/run.py in this process: the seconds that its imports take are spent once.
+
+    Returns:
+        Status, standard output and standard error as `subprocess.run` has them.
+    """
+    from training.run import main
+
+    shown, told, code = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO()), 0
+    handler, root = logging.StreamHandler(told), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(told):
+            main(list(argv))
+    except SystemExit as end:
+        code = end.code
+        if isinstance(code, str):
+            told.write(f"{code}\n")
+            code = 1
+    finally:
+        root.removeHandler(handler)
+    texts = []
+    for stream in (shown, told):
+        stream.seek(0)
+        texts.append(stream.read())
+    done = SimpleNamespace(returncode=code, stdout=texts[0], stderr=texts[1])
+    assert status is None or code == status, (code, texts[0][-2000:] + texts[1][-6000:])
     return done
 
 

@@ -1,4 +1,4 @@
-"""The whole of training/run.py on a few made-up pairs, in processes of its own."""
+"""The whole of training/run.py on a few made-up pairs."""
 
 import json
 import os
@@ -16,8 +16,11 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from tests.training.runs import results_of, run_here
+from training.loop import callbacks
 from training.loop.locking import LOCK
 from training.loop.output_dir import WRITTEN_AT_END, WRITTEN_FIRST
+from training.loop.trainer import VaswaniTrainer
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -63,12 +66,12 @@ def text(tmp_path_factory):
     return folder
 
 
-def options(text, output, *more):
+def arguments(text, output, *more):
     files = []
     for split in ("train", "validation", "test"):
         files += [f"--{split}_source", str(text / f"{split}.en")]
         files += [f"--{split}_target", str(text / f"{split}.de")]
-    return ["training/run.py", str(text / "tiny.yaml"), *files, "--output_dir", str(output), *more]
+    return [str(text / "tiny.yaml"), *files, "--output_dir", str(output), *more]
 
 
 def run(command, check=True):
@@ -81,18 +84,21 @@ def run(command, check=True):
 
 
 def train(text, output, *more, check=True):
-    return run([sys.executable, *options(text, output, *more)], check)
+    return run_here(*arguments(text, output, *more), status=0 if check else None)
 
 
 @pytest.fixture(scope="module")
 def finished(text, tmp_path_factory):
+    """A run in a process of its own, as typed, and what it printed."""
     output = tmp_path_factory.mktemp("run") / "out"
-    done = train(text, output)
-    return output, done
+    return output, run([sys.executable, "training/run.py", *arguments(text, output)])
 
 
-def results_of(output):
-    return json.loads((output / "results.json").read_text())
+@pytest.fixture(scope="module")
+def translated(finished, text):
+    """The lines that `vaswani-hf translate` prints for the test sentences."""
+    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(finished[0])]
+    return run([*command, str(text / "test.en")]).stdout.splitlines()
 
 
 def test_the_output_folder_holds_all_that_is_needed(finished):
@@ -130,15 +136,13 @@ def test_a_run_that_diverges_ends_and_keeps_no_such_weights(text, tmp_path):
     assert not list(output.glob("*checkpoint-*"))
 
 
-def test_the_compound_split_score_stands_beside_the_usual_one(finished, text):
+def test_the_compound_split_score_stands_beside_the_usual_one(finished, text, translated):
     # Words without hyphens, spaces between all tokens: only the smoothing differs.
     scores = results_of(finished[0])["scores"]["test"]
     assert scores["compound_split_bleu_signature"].endswith("|compounds:split")
-    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(finished[0])]
-    lines = run([*command, str(text / "test.en")]).stdout.splitlines()
     references = (text / "test.de").read_text().splitlines()
     expected = sacrebleu.corpus_bleu(
-        lines, [references], tokenize="none", smooth_method="none", force=True
+        translated, [references], tokenize="none", smooth_method="none", force=True
     )
     assert scores["compound_split_bleu"] == pytest.approx(expected.score, abs=1e-6)
 
@@ -170,13 +174,10 @@ def test_the_saved_model_is_the_mean_of_the_checkpoints(finished):
         assert torch.equal(tensor, mean), name
 
 
-def test_the_score_is_that_of_what_translate_prints(finished, text):
-    output = finished[0]
-    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(output)]
-    lines = run([*command, str(text / "test.en")]).stdout.splitlines()
+def test_the_score_is_that_of_what_translate_prints(finished, text, translated):
     references = (text / "test.de").read_text().splitlines()
-    expected = sacrebleu.corpus_bleu(lines, [references]).score
-    assert results_of(output)["scores"]["test"]["bleu"] == pytest.approx(expected, abs=1e-6)
+    expected = sacrebleu.corpus_bleu(translated, [references]).score
+    assert results_of(finished[0])["scores"]["test"]["bleu"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_log_says_speed_rate_and_loss_with_their_units(finished):
@@ -263,20 +264,33 @@ def test_a_resumed_run_ends_with_the_same_weights(finished, text, tmp_path):
     assert all(torch.equal(expected[name], resumed[name]) for name in expected)
 
 
-def test_time_ends_training_and_leaves_a_checkpoint(text, tmp_path):
-    train(text, tmp_path, "--max_steps", "100000", "--max_minutes", "0.02", "--save_strategy", "no")
+@pytest.fixture
+def a_minute_each(monkeypatch):
+    """A clock by which every update takes a minute, and nothing else takes any time."""
+    begun, step = [0.0], VaswaniTrainer.training_step
+
+    def minute(self, *given, **named):
+        begun[0] += 60
+        return step(self, *given, **named)
+
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: begun[0])
+    monkeypatch.setattr(VaswaniTrainer, "training_step", minute)
+
+
+def test_time_ends_training_and_leaves_a_checkpoint(text, tmp_path, a_minute_each):
+    train(text, tmp_path, "--max_steps", "100000", "--max_minutes", "3", "--save_strategy", "no")
     results = results_of(tmp_path)
-    updates = results["training"]["updates"]
-    assert 0 < updates < 100000
-    assert results["averaged_checkpoints"] == [f"checkpoint-{updates}"]
+    assert results["training"]["updates"] == 3
+    assert results["averaged_checkpoints"] == ["checkpoint-3"]
 
 
-def test_minutes_make_checkpoints(text, tmp_path):
-    train(text, tmp_path, "--save_strategy", "no", "--save_minutes", "0.001", "--average_last", "1")
-    # 60 ms: some updates end in a checkpoint, the last one always does.
-    steps = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("checkpoint-*"))
-    assert len(steps) > 1
-    assert steps[-1] == 24
+def test_minutes_make_checkpoints(text, tmp_path, a_minute_each):
+    options = ("--max_steps", "5", "--save_strategy", "no", "--save_minutes", "2")
+    train(text, tmp_path, *options, "--average_last", "1")
+    # Every second update, and the last one.
+    assert {path.name for path in tmp_path.glob("checkpoint-*")} == {
+        *("checkpoint-2", "checkpoint-4", "checkpoint-5")
+    }
 
 
 def test_two_processes_train_as_one(finished, text, tmp_path):
@@ -288,7 +302,7 @@ def test_two_processes_train_as_one(finished, text, tmp_path):
         *("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"),
         *("--dynamo_backend", "no", "--main_process_port", str(port)),
     ]
-    run([*launch, *options(text, tmp_path)])
+    run([*launch, "training/run.py", *arguments(text, tmp_path)])
     results = results_of(tmp_path)
     assert results["hardware"]["processes"] == 2
     assert results["training"]["updates"] == 24
@@ -368,7 +382,7 @@ def test_an_update_is_that_of_the_summed_loss_over_all_target_tokens(untrained, 
     expected, longest = after_one_update(untrained, rate=0.5)
     budget = str(2 * 2 * longest)  # two parts, of two long pairs each at most
     command = [
-        *("training/run.py", str(tmp_path / "tiny.yaml"), "--output_dir", str(tmp_path / "out")),
+        *(str(tmp_path / "tiny.yaml"), "--output_dir", str(tmp_path / "out")),
         *("--train_file", str(untrained / "pairs.tsv"), "--eval_strategy", "no"),
         *("--model_name_or_path", str(untrained / "start"), "--dropout", "0"),
         *("--source_tokens", budget, "--target_tokens", budget, "--optim", "sgd"),
@@ -376,19 +390,25 @@ def test_an_update_is_that_of_the_summed_loss_over_all_target_tokens(untrained, 
         *("--max_steps", "1", "--save_steps", "1", "--average_last", "1"),
     ]
     (tmp_path / "tiny.yaml").write_text(TINY)
-    launch = [sys.executable]
     if spread == "two processes":
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        launch += [
-            *("-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"),
+        launch = [
+            *(
+                sys.executable,
+                "-m",
+                "accelerate.commands.launch",
+                "--multi_gpu",
+                "--num_processes",
+                "2",
+            ),
             *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
             *("--main_process_port", str(port)),
         ]
+        run([*launch, "training/run.py", *command])
     else:
-        command += ["--gradient_accumulation_steps", "2"]
-    run([*launch, *command])
+        run_here(*command, "--gradient_accumulation_steps", "2")
     saved = load_file(tmp_path / "out" / "checkpoint-1" / "model.safetensors")
     assert results_of(tmp_path / "out")["training"]["epochs"] == 1.0  # all pairs were in it
     for name, tensor in saved.items():

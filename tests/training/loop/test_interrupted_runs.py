@@ -1,7 +1,7 @@
 """A run that was killed, stopped or out of disk space goes on as if nothing had happened."""
 
 import json
-import os
+import resource
 import signal
 
 import pytest
@@ -11,7 +11,8 @@ from packaging.version import Version
 from safetensors.torch import load_file
 from transformers.trainer_pt_utils import safe_globals
 
-from tests.training.runs import RECIPE, results_of, run, write_pairs
+import training.run
+from tests.training.runs import RECIPE, results_of, run, run_here, write_pairs
 from training.loop.checkpoints import find_damage
 
 
@@ -70,6 +71,12 @@ def lives(request, folder):
         pytest.skip("transformers before 5.23 cannot resume several processes on a CPU")
 
     def live(name, accident="none", status=0):
+        if processes == 1 and accident == "none":
+            return run_here(
+                *(str(folder / "tiny.yaml"), "--train_file", str(folder / "train.tsv")),
+                *("--test_file", str(folder / "test.tsv"), "--max_steps", str(LAST)),
+                *("--output_dir", str(folder / f"{name}_1"), "--resume_from_checkpoint", "auto"),
+            )
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ACCIDENT", accident)
             return run(
@@ -173,27 +180,24 @@ def test_a_full_disk_stops_the_run_and_leaves_the_last_checkpoint(lives):
     assert "Resuming from checkpoint-4." in told["killed"].stderr
 
 
-# training/run.py on a disk that is full from some place on.
-FULL = """\
-import os, resource, sys
-import training.loop.model, training.outcome.final_model, training.run
-from transformers import PreTrainedTokenizerFast
+@pytest.fixture
+def fill_at(monkeypatch):
+    """A function that has the disk full from a function's call on: no file may grow any more."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-def then(function):
-    def filled(*arguments, **named):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-        return function(*arguments, **named)
-    return filled
+    def fill(owner, name):
+        function = getattr(owner, name)
 
-place = os.environ["PLACE"]
-if place == "tokenizer":
-    PreTrainedTokenizerFast.save_pretrained = then(PreTrainedTokenizerFast.save_pretrained)
-elif place == "config.yaml":
-    training.run.write_config = then(training.run.write_config)
-else:
-    training.run.export = then(training.run.export)
-training.run.main(sys.argv[1:])
-"""
+        def filled(*arguments, **named):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+            return function(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, filled)
+
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield fill
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize(
@@ -211,15 +215,19 @@ training.run.main(sys.argv[1:])
     ],
     ids=["tokenizer", "config", "export"],
 )
-def test_a_disk_that_is_full_outside_training_is_told_in_one_line(folder, tmp_path, place, way_out):
-    (folder / "full.py").write_text(FULL)
-    done = run(
-        folder,
-        *("--train_file", str(folder / "train.tsv"), "--output_dir", str(tmp_path / "out")),
-        *("--max_steps", "4"),
-        script=folder / "full.py",
+def test_a_disk_that_is_full_outside_training_is_told_in_one_line(
+    folder, tmp_path, place, way_out, fill_at
+):
+    at = {
+        "tokenizer": (transformers.PreTrainedTokenizerFast, "save_pretrained"),
+        "config.yaml": (training.run, "write_config"),
+        "": (training.run, "export"),
+    }
+    fill_at(*at[place])
+    done = run_here(
+        *(str(folder / "tiny.yaml"), "--train_file", str(folder / "train.tsv")),
+        *("--output_dir", str(tmp_path / "out"), "--max_steps", "4"),
         status=1,
-        environment={**os.environ, "PLACE": place},
     )
     message = done.stderr.strip().splitlines()[-1]
     assert message.startswith(f"training/run.py: {tmp_path / 'out' / place} could not be written (")

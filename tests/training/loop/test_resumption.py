@@ -2,15 +2,15 @@
 
 import json
 import logging
-import os
 import shutil
 
 import pytest
 import torch
 from datasets import Dataset
 
-from tests.training.runs import RECIPE, results_of, run, write_pairs
+from tests.training.runs import RECIPE, results_of, run_here, write_pairs
 from training.loop.resumption import SETTINGS, Settings, fingerprint
+from training.loop.trainer import VaswaniTrainer
 from training.settings.reading import parse_arguments
 from vaswani_hf import VaswaniConfig
 
@@ -159,37 +159,25 @@ def begun(tmp_path_factory):
     write_pairs(folder / "train.tsv", 90)
     (folder / "tiny.yaml").write_text(RECIPE)
     train = ("--train_file", str(folder / "train.tsv"), "--output_dir", str(folder / "out"))
-    run(folder, *train, "--max_steps", "4")
+    run_here(str(folder / "tiny.yaml"), *train, "--max_steps", "4")
     return folder
 
 
 def go_on(begun, output, *options, **named):
     shutil.copytree(begun / "out", output)
     command = ("--output_dir", str(output), "--resume_from_checkpoint", "auto", *options)
-    return run(begun, *command, **named)
+    return run_here(str(begun / "tiny.yaml"), *command, **named)
 
 
-# training/run.py that notes the rate that the optimizer has for each update.
-RATES = """\
-import json, os, sys
-from training.run import main
-from training.loop.trainer import VaswaniTrainer
+def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path, monkeypatch):
+    in_optimizer, training_step = {}, VaswaniTrainer.training_step
 
-rates, training_step = {}, VaswaniTrainer.training_step
+    def step(self, *given, **named):
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        in_optimizer[self.state.global_step + 1] = rates
+        return training_step(self, *given, **named)
 
-def step(self, *arguments, **named):
-    rates[self.state.global_step + 1] = [group["lr"] for group in self.optimizer.param_groups]
-    return training_step(self, *arguments, **named)
-
-VaswaniTrainer.training_step = step
-main(sys.argv[1:])
-with open(os.environ["NOTES"], "w") as file:
-    json.dump(rates, file)
-"""
-
-
-def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path):
-    (tmp_path / "rates.py").write_text(RATES)
+    monkeypatch.setattr(VaswaniTrainer, "training_step", step)
     (tmp_path / "moved.tsv").write_bytes((begun / "train.tsv").read_bytes())
     done = go_on(
         begun,
@@ -197,8 +185,6 @@ def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path)
         *("--train_file", str(tmp_path / "moved.tsv"), "--max_steps", "6"),
         *("--learning_rate", "0.005", "--warmup_steps", "20", "--adam_beta2", "0.9"),
         *("--logging_steps", "1", "--save_steps", "1"),
-        script=tmp_path / "rates.py",
-        environment={**os.environ, "NOTES": str(tmp_path / "rates.json")},
     )
     assert "Resuming from checkpoint-4." in done.stderr
     assert "learning_rate=0.005 (before: 0.001)" in done.stderr
@@ -210,8 +196,7 @@ def test_other_rates_and_steps_take_effect_with_the_next_update(begun, tmp_path)
     }
     # Equation 3 by hand: 0.005 step / 20.
     assert rates == {5: pytest.approx(0.00125), 6: pytest.approx(0.0015)}
-    in_optimizer = json.loads((tmp_path / "rates.json").read_text())
-    assert in_optimizer == {str(step): [rate] * 2 for step, rate in rates.items()}  # two groups
+    assert in_optimizer == {step: [rate] * 2 for step, rate in rates.items()}  # two groups
     assert (tmp_path / "out" / "checkpoint-5").is_dir()
     (group, *_) = torch.load(last / "optimizer.pt", weights_only=True)["param_groups"]
     assert (group["initial_lr"], tuple(group["betas"])) == (0.005, (0.9, 0.9))
@@ -227,10 +212,11 @@ def test_another_metric_forgets_the_best_by_the_one_before(begun, tmp_path):
         *("--validation_file", str(tmp_path / "validation.tsv"), "--eval_strategy", "steps"),
         *("--eval_steps", "2", "--save_steps", "2", "--output_dir", str(tmp_path / "out")),
     )
-    run(begun, *command, "--max_steps", "2", "--metric_for_best_model", "eval_loss")
+    recipe = str(begun / "tiny.yaml")
+    run_here(recipe, *command, "--max_steps", "2", "--metric_for_best_model", "eval_loss")
     # A perplexity is above its loss: beside the loss, it would never be the best.
     best = ("--metric_for_best_model", "eval_perplexity_per_token")
-    run(begun, *command, "--max_steps", "4", *best)
+    run_here(recipe, *command, "--max_steps", "4", *best)
     best = results_of(tmp_path / "out")["training"]["best_checkpoint"]
     assert best["folder"] == "checkpoint-4"
     assert best["eval_perplexity_per_token"] > 1

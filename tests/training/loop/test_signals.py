@@ -11,10 +11,12 @@ import psutil
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.training.runs import RECIPE, results_of, run, write_pairs
+from tests.training.runs import RECIPE, results_of, run, run_here, write_pairs
 from training.loop import signals
 from training.loop.checkpoints import checkpoints, find_damage
+from training.loop.resumption import Settings
 from training.loop.signals import SAME_SIGNAL_SECONDS, StopSignals, exit_on_signals
+from training.loop.trainer import VaswaniTrainer
 
 
 pytestmark = pytest.mark.usefixtures("heeded_signals")
@@ -90,21 +92,6 @@ def hit(*arguments, **named):
 
 if os.environ["PLACE"] == "vocabulary":
     training.loop.model.train_tokenizer = hit
-elif os.environ["PLACE"] == "last checkpoint":
-    Settings = training.run.Settings
-    save = Settings.save
-    def save_and_hit(self, folder):
-        save(self, folder)
-        os.kill(os.getpid(), signal.Signals[os.environ["SIGNAL"]])
-    Settings.save = save_and_hit
-elif os.environ["PLACE"] == "first update":
-    Trainer = training.loop.trainer.VaswaniTrainer
-    step = Trainer.training_step
-    def hit_and_step(self, *arguments, **named):
-        if not self.clock.signals.received:
-            os.kill(os.getpid(), signal.Signals[os.environ["SIGNAL"]])
-        return step(self, *arguments, **named)
-    Trainer.training_step = hit_and_step
 elif os.environ["PLACE"] == "batches":
     training.loop.trainer.side_lengths = hit
 else:
@@ -138,45 +125,49 @@ def test_outside_training_a_signal_ends_the_run_at_once(
     assert "Traceback" not in done.stderr
     assert "saving and stopping" not in done.stderr
     assert [path.name for path in checkpoints(tmp_path / "out")] == left
+    if place == "batches":  # stopped before its first checkpoint it can begin again
+        assert (tmp_path / "out" / "config.yaml").is_file()
+        text = ("--train_file", str(folder / "train.tsv"), "--max_steps", "4")
+        run_here(str(folder / "tiny.yaml"), *text, "--output_dir", str(tmp_path / "out"))
+        assert results_of(tmp_path / "out")["training"]["updates"] == 4
 
 
-def test_a_signal_after_the_last_update_ends_the_run_too(folder, tmp_path):
-    (folder / "hit.py").write_text(HIT)
-    done = run(
-        folder,
-        *("--train_file", str(folder / "train.tsv"), "--output_dir", str(tmp_path / "out")),
-        *("--max_steps", "4"),
-        script=folder / "hit.py",
+def test_a_signal_after_the_last_update_ends_the_run_too(folder, tmp_path, monkeypatch):
+    save = Settings.save
+
+    def save_and_hit(self, checkpoint):
+        save(self, checkpoint)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Settings, "save", save_and_hit)
+    done = run_here(
+        *(str(folder / "tiny.yaml"), "--train_file", str(folder / "train.tsv")),
+        *("--output_dir", str(tmp_path / "out"), "--max_steps", "4"),
         status=143,
-        environment={**os.environ, "SIGNAL": "SIGTERM", "PLACE": "last checkpoint"},
     )
     assert "Stopped by SIGTERM. checkpoint-4 in" in done.stderr
     assert not (tmp_path / "out" / "results.json").exists()
 
 
-def test_a_stopped_run_does_not_evaluate_the_epoch_that_it_breaks_off(folder, tmp_path):
-    (folder / "hit.py").write_text(HIT)
+def test_a_stopped_run_does_not_evaluate_the_epoch_that_it_breaks_off(
+    folder, tmp_path, monkeypatch
+):
+    step = VaswaniTrainer.training_step
+
+    def hit_and_step(self, *given, **named):
+        if not self.clock.signals.received:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *given, **named)
+
+    monkeypatch.setattr(VaswaniTrainer, "training_step", hit_and_step)
     text = str(folder / "train.tsv")
-    done = run(
-        folder,
-        *("--train_file", text, "--validation_file", text, "--eval_strategy", "epoch"),
-        *("--output_dir", str(tmp_path / "out")),
-        script=folder / "hit.py",
+    done = run_here(
+        *(str(folder / "tiny.yaml"), "--train_file", text, "--validation_file", text),
+        *("--eval_strategy", "epoch", "--output_dir", str(tmp_path / "out")),
         status=143,
-        environment={**os.environ, "SIGNAL": "SIGTERM", "PLACE": "first update"},
     )
     assert "Stopped by SIGTERM. checkpoint-1 in" in done.stderr
     assert "eval_loss" not in done.stdout + done.stderr
-
-
-def test_a_run_that_was_stopped_before_its_first_checkpoint_can_begin_again(folder, tmp_path):
-    (folder / "hit.py").write_text(HIT)
-    command = ("--train_file", str(folder / "train.tsv"), "--output_dir", str(tmp_path / "out"))
-    environment = {**os.environ, "SIGNAL": "SIGTERM", "PLACE": "batches"}
-    run(folder, *command, script=folder / "hit.py", status=143, environment=environment)
-    assert (tmp_path / "out" / "config.yaml").is_file()
-    run(folder, *command, "--max_steps", "4")
-    assert results_of(tmp_path / "out")["training"]["updates"] == 4
 
 
 # In training

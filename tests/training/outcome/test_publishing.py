@@ -7,6 +7,7 @@ import sys
 import pytest
 from huggingface_hub import ModelCard
 
+from tests.conftest import REPOSITORY
 from tests.hub.client import WITHOUT_PACKAGE
 from tests.hub.hub_server import HubServer
 from tests.training.runs import RECIPE, results_of, run, write_pairs
@@ -136,25 +137,49 @@ def test_a_failed_push_leaves_the_model_and_says_how_to_go_on(folder, hub, tmp_p
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--license", "my own"), "license: my own"),
-        (("--license", ""), "needs the model's license"),
-        (("--source_language", "English"), "'English' is no language code"),
-        (("--hub_strategy", "checkpoint"), "hub_strategy=checkpoint"),
-        (("--hub_model_id", "bob/tiny"), "may not write"),
-        (("--hub_token", "hf_wrong_secret"), "does not know the token"),
-        (("--model_name_or_path", "lab/nothing"), "fetch lab/nothing: "),
-    ],
-)
-def test_what_could_not_be_pushed_is_not_trained(folder, hub, tmp_path, options, said):
-    environment = hub.environment(tmp_path / "home", TOKEN)
-    given = {"--hub_model_id": "lab/tiny", "--license": "cc-by-4.0", **dict([options])}
-    argv = ("--push_to_hub", "--output_dir", str(tmp_path / "run"))
-    argv += tuple(word for option in given.items() for word in option)
-    done = run(folder, *argv, environment=environment, status=1)
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("training/run.py: ") and said in done.stderr
-    assert "_secret" not in done.stderr
+REFUSED = [
+    (("--license", "my own"), "license: my own"),
+    (("--license", ""), "needs the model's license"),
+    (("--source_language", "English"), "'English' is no language code"),
+    (("--hub_strategy", "checkpoint"), "hub_strategy=checkpoint"),
+    (("--hub_model_id", "bob/tiny"), "may not write"),
+    (("--hub_token", "hf_wrong_secret"), "does not know the token"),
+    (("--model_name_or_path", "lab/nothing"), "fetch lab/nothing: "),
+]
+# training/run.py with each list of options that stands in a file, and the errors to another one.
+EACH = """\
+import json, sys
+from training.run import main
+
+errors = []
+for argv in json.load(open(sys.argv[1])):
+    try:
+        main(argv)
+    except SystemExit as end:
+        errors.append(str(end.code))
+json.dump(errors, open(sys.argv[2], "w"))
+"""
+
+
+def test_what_could_not_be_pushed_is_not_trained(folder, hub, tmp_path):
+    commands = []
+    for option, _ in REFUSED:
+        given = {"--hub_model_id": "lab/tiny", "--license": "cc-by-4.0", **dict([option])}
+        argv = [str(folder / "tiny.yaml"), "--push_to_hub", "--output_dir", str(tmp_path / "run")]
+        commands.append(argv + [word for each in given.items() for word in each])
+    (tmp_path / "commands.json").write_text(json.dumps(commands))
+    files = [str(tmp_path / "commands.json"), str(tmp_path / "errors.json")]
+    done = subprocess.run(
+        [sys.executable, "-c", EACH, *files],
+        cwd=REPOSITORY,
+        env=hub.environment(tmp_path / "home", TOKEN),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    errors = json.loads((tmp_path / "errors.json").read_text())
+    for error, (option, said) in zip(errors, REFUSED, strict=True):
+        assert error.startswith("training/run.py: ") and said in error, (option, error)
+    assert "_secret" not in done.stderr + "".join(errors)
     assert not (tmp_path / "run").exists()

@@ -1,0 +1,81 @@
+"""What a run writes about itself."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from training.outcome.evaluation import Evaluation, Translation
+from training.outcome.results import Results
+from training.settings.reading import parse_arguments
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Those of a run of 100 s, 20 of them evaluations, that saw 800 target tokens."""
+    arguments = parse_arguments(["base", "--output_dir", str(tmp_path / "my run"), "--use_cpu"])
+    (tmp_path / "my run").mkdir(exist_ok=True)
+    trainer = SimpleNamespace(
+        model=SimpleNamespace(num_parameters=lambda: 12),
+        state=SimpleNamespace(
+            global_step=7, epoch=2.5, log_history=[{"step": 7}], best_model_checkpoint=None
+        ),
+        args=SimpleNamespace(metric_for_best_model=None),
+        stopped_early=False,
+        settings=None,
+        target_tokens_seen=800,
+        evaluation_seconds=20.0,
+    )
+    corpus = SimpleNamespace(counts={})
+    return Results(arguments, corpus, trainer, 100.0, None, "abc1234")
+
+
+FIGURES = {"loss": 1.5, "perplexity_per_token": 4.5, "bleu": 20.0, "exact_match": 0.25}
+TRANSLATIONS = tuple(Translation(f"s{n}", f"t{n}", f"r{n}") for n in range(6))
+
+
+def test_the_speed_of_training_leaves_evaluations_out(results):
+    assert results.figures["training"]["target_tokens_per_second"] == 10  # 800 / (100 - 20)
+
+
+def test_scores_are_written_with_units_and_signatures(results, tmp_path):
+    signatures = {"bleu": "tok:13a", "compound_split_bleu": "compounds:split"}
+    figures = FIGURES | {"compound_split_bleu": 21.0}
+    results.add(Evaluation("validation", 4, {"loss": 2.0, "perplexity_per_token": 7.4}))
+    results.add_average([tmp_path / "checkpoint-6", tmp_path / "checkpoint-7"])
+    results.add(Evaluation("test", 8, figures, TRANSLATIONS, signatures))
+    results.write(wall_seconds=123.44)
+    written = json.loads((tmp_path / "my run" / "results.json").read_text())
+    assert written["scores"] == {
+        "validation": {
+            "loss_nats_per_token": 2.0,
+            "perplexity_per_token": 7.4,
+            "sentences": 4,
+        },
+        "test": {
+            "loss_nats_per_token": 1.5,
+            "perplexity_per_token": 4.5,
+            "sentences": 8,
+            "bleu": 20.0,
+            "bleu_signature": "tok:13a",
+            "exact_match": 0.25,
+            "compound_split_bleu": 21.0,
+            "compound_split_bleu_signature": "compounds:split",
+        },
+    }
+    assert written["averaged_checkpoints"] == ["checkpoint-6", "checkpoint-7"]
+    assert written["wall_seconds"] == 123.4
+    assert len(written["samples"]) == 5
+    assert written["samples"][0] == {"source": "s0", "translation": "t0", "reference": "r0"}
+    assert json.loads((tmp_path / "my run" / "log_history.json").read_text()) == [{"step": 7}]
+
+
+def test_translations_of_the_last_split_are_shown_with_a_command_that_can_be_pasted(
+    results, tmp_path, capsys
+):
+    results.add(Evaluation("test", 8, FIGURES, TRANSLATIONS, {"bleu": "tok:13a"}))
+    results.show()
+    shown = capsys.readouterr().out
+    assert "source       s4\ntranslation  t4\nreference    r4\n" in shown
+    assert "s5" not in shown
+    assert shown.endswith(f"  vaswani-hf translate --model '{tmp_path / 'my run'}'\n")
