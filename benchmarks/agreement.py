@@ -6,8 +6,8 @@ sentences of TEXT (plain or gzipped), the largest difference of logits (log-prob
 implementation gives no others) at the tokens of our own translations, and how many translations by
 beam search are the same, token by token. FOLDER is a model that `training/run.py` has left.
 
-fairseq has no release that installs on today's Python: its source distribution is fetched, as
-`tests/conversion/test_fairseq.py` does it. It gets the trained weights with positions as a stored
+fairseq has no release that installs on today's Python: its source distribution is fetched by
+`tests/conversion/fairseq/fetching.py`. It gets the trained weights with positions as a stored
 table, which is what ours are to it.
 """
 
@@ -281,8 +281,8 @@ def onnx(task: Task, work: Path) -> dict[str, Any]:
 @torch.inference_mode()
 def fairseq(task: Task, work: Path) -> dict[str, Any]:
     """Fairseq's own model and search, and the model that `from_fairseq` makes of its checkpoint."""
-    from tests.conversion.fairseq_reference import checkpoint_of, import_fairseq
-    from tests.conversion.test_fairseq import fetch_fairseq
+    from tests.conversion.fairseq.fetching import fetch_fairseq
+    from tests.conversion.fairseq.reference import checkpoint_of, import_fairseq
 
     import_fairseq(fetch_fairseq())
     from fairseq.data import Dictionary

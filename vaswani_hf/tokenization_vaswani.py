@@ -3,12 +3,11 @@
 
 The result is the library's own `PreTrainedTokenizerFast`, so `AutoTokenizer` loads it without this
 package. It is lossless: `decode(encode(text)) == normalize(text)` for every text that can be
-written as UTF-8, and `normalize` does next to nothing.
+written as UTF-8, and `normalize` changes only the word mark.
 
-A text that says "</s>" is spelled, never ended. Who reads `tokenizer.json` by the `tokenizers`
-library alone sets `encode_special_tokens = True` for that: this library looks for special pieces in
-the text before all else, knows them by their names only, and saves no such setting; without their
-names there it could not leave them out of what it decodes.
+The text "</s>" is spelled by ordinary pieces and does not end a sentence. With the `tokenizers`
+library alone, set `encode_special_tokens = True` for that: it looks for the names of special pieces
+in the text first, and saves no such setting in `tokenizer.json`.
 """
 
 import json
@@ -25,27 +24,27 @@ from .text.lines import read_lines
 
 
 UNK, PAD, EOS = "<unk>", "<pad>", "</s>"
-SPECIAL_TOKENS = (UNK, PAD, EOS)  # their ids are their places here
+SPECIAL_TOKENS = (UNK, PAD, EOS)  # their ids are their positions here
 WORD_START = "\u2581"  # stands for the space before a word, as in SentencePiece
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-ESCAPE = "\\"  # stands before a word of segmented text that is called as a special piece
-# A longer word is learned from in slices: what the library does with a word grows with its square.
+ESCAPE = "\\"  # stands before a word of segmented text that has the name of a special piece
+# Longer words are cut before learning, whose time grows with the square of their length.
 MAX_WORD_CHARACTERS = 1000
-SPLIT_MARK = "@@"  # ends a piece that its word goes on after, as subword-nmt writes it
+SPLIT_MARK = "@@"  # ends a piece inside a word, as in subword-nmt
 
 
 def normalize(text: str) -> str:
-    """The text that comes back from encoding and decoding: U+2581, the word mark, is a space."""
+    """The text after encoding and decoding: U+2581, the word mark, becomes a space."""
     return text.replace(WORD_START, " ")
 
 
 def join_pieces(text: str) -> str:
-    """Text that subword-nmt has cut, with its words whole again: `ein@@ und` is `einund`."""
+    """Joins text segmented by subword-nmt: `ein@@ und` becomes `einund`."""
     return text.replace(f"{SPLIT_MARK} ", "")
 
 
 def check_vocab_size(vocab_size: int) -> int:
-    """How many pieces every learned vocabulary has; a `ValueError` where it has no room for more.
+    """The number of pieces that every vocabulary has; a `ValueError` if there is no room for more.
 
     Args:
         vocab_size: number of pieces at most.
@@ -78,9 +77,9 @@ def train_tokenizer(
         vocab_size: number of pieces at most: 3 special ones, 256 bytes, the characters, and merges.
             The paper's is about 37,000 for English-German.
         are_files: whether `corpus` holds paths.
-        max_characters: how many different characters become pieces, the most frequent ones; others
-            are spelled by their UTF-8 bytes. `None` for a quarter of `vocab_size`.
-        split_digits: whether every digit is a piece of its own, so that numbers are spelled alike.
+        max_characters: how many characters, the most frequent ones, become pieces; others are
+            spelled by their UTF-8 bytes. `None` for a quarter of `vocab_size`.
+        split_digits: whether every digit is a piece of its own.
         model_max_length: a longer sequence, in tokens, makes the tokenizer warn; `None` for none.
         show_progress: whether to draw a progress bar.
 
@@ -110,8 +109,7 @@ def train_tokenizer(
     if not learned["vocab"]:
         raise ValueError("The corpus holds no text to learn a vocabulary from.")
     pieces = sorted(learned["vocab"], key=learned["vocab"].get)
-    # A corpus that spells out "<0x41>" or "</s>" often enough would learn it as a piece, which is
-    # taken.
+    # A corpus in which "<0x41>" or "</s>" is frequent would learn it as a piece of its own.
     fixed = (*SPECIAL_TOKENS, *BYTES)
     vocabulary = dict.fromkeys([*fixed, *pieces])
     merges = [tuple(merge) for merge in learned["merges"] if "".join(merge) not in fixed]
@@ -141,12 +139,12 @@ def tokenizer_of_segmented_text(
     are_files: bool = True,
     model_max_length: int | None = None,
 ) -> PreTrainedTokenizerFast:
-    r"""A tokenizer for text that subword-nmt has cut into pieces already, such as `ein@@ und`.
+    r"""A tokenizer for text that subword-nmt has segmented, such as `ein@@ und`.
 
-    Every piece of the corpus gets an id, the most frequent first; text is split at spaces only, a
-    piece never seen becomes `<unk>`, and decoding joins `ein@@ und` into `einund`. A word that is
-    called as a special piece, such as `</s>`, becomes the piece `\</s>`. For published protocols
-    that come as segmented text; for text of your own, use `train_tokenizer`.
+    Every piece of the corpus gets an id, the most frequent first. Text is split at spaces only, an
+    unknown piece becomes `<unk>`, and decoding joins `ein@@ und` into `einund`. A word with the
+    name of a special piece, such as `</s>`, becomes the piece `\</s>`. This is for published
+    protocols that come as segmented text; for other text, use `train_tokenizer`.
 
     Args:
         corpus: paths, or with `are_files=False` sentences, as in `train_tokenizer`.
@@ -178,15 +176,15 @@ def normalizer_of_segmented_text(
     special_tokens: Iterable[str] = SPECIAL_TOKENS,
 ) -> normalizers.Normalizer:
     r"""Writes the word `</s>` as `\</s>`, and that as `\\</s>`, so that none is a special piece."""
-    words = rf"(?<!\S)(?={_called_as(special_tokens)}(?!\S))"
+    words = rf"(?<!\S)(?={_special_words(special_tokens)}(?!\S))"
     return normalizers.Replace(Regex(words), ESCAPE)
 
 
 def decoder_of_segmented_text(special_tokens: Iterable[str] = SPECIAL_TOKENS) -> decoders.Decoder:
-    """Joins pieces as subword-nmt writes them: `ein@@`, `und` is `einund`."""
+    """Joins pieces of subword-nmt: `ein@@`, `und` become `einund`."""
     return decoders.Sequence(
         [
-            decoders.Replace(Regex(rf"^\\(?={_called_as(special_tokens)}$)"), ""),
+            decoders.Replace(Regex(rf"^\\(?={_special_words(special_tokens)}$)"), ""),
             decoders.Replace(Regex("$"), " "),
             decoders.Replace(f"{SPLIT_MARK} ", ""),
             decoders.Fuse(),
@@ -195,13 +193,13 @@ def decoder_of_segmented_text(special_tokens: Iterable[str] = SPECIAL_TOKENS) ->
     )
 
 
-def _called_as(special_tokens: Iterable[str]) -> str:
-    """An expression for words that are a special piece, or one with escapes before it."""
+def _special_words(special_tokens: Iterable[str]) -> str:
+    """An expression for the names of special pieces, with or without escapes before them."""
     return rf"\\*(?:{'|'.join(map(re.escape, special_tokens))})"
 
 
 def _escape(word: str) -> str:
-    return ESCAPE + word if re.fullmatch(_called_as(SPECIAL_TOKENS), word) else word
+    return ESCAPE + word if re.fullmatch(_special_words(SPECIAL_TOKENS), word) else word
 
 
 def _normalizer() -> normalizers.Normalizer:

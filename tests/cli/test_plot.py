@@ -20,7 +20,7 @@ def test_the_command_writes_a_picture_and_its_name(tmp_path, capsys):
 def test_the_command_refuses_an_unknown_suffix_before_it_reads(tmp_path, capsys):
     assert main(["plot", str(tmp_path), "-o", str(tmp_path / "picture.gif")]) == 1
     error = capsys.readouterr().err
-    assert "picture.gif: a picture's name ends in .png, .svg, .pdf." in error
+    assert "picture.gif: the name of a picture must end in .png, .svg, .pdf." in error
     assert list(tmp_path.iterdir()) == []
 
 

@@ -33,8 +33,8 @@ PAPER = {
     "num_heads": 4,
     "d_k": 6,
     "d_v": 10,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
     "max_position_embeddings": 24,
 }
 # Whatever else a configuration can say.

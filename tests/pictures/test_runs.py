@@ -137,13 +137,13 @@ def test_a_folder_without_a_run_is_refused_by_name(tmp_path):
     message = f"{tmp_path} holds no run: there is neither log_history.json nor a checkpoint"
     with pytest.raises(ValueError, match=message):
         plot_training(tmp_path)
-    with pytest.raises(ValueError, match="nowhere is no folder"):
+    with pytest.raises(ValueError, match="nowhere is not a folder"):
         plot_training(tmp_path / "nowhere")
 
 
 def test_a_log_without_figures_is_refused(tmp_path):
     folder = finished(tmp_path / "a", [{"step": 3, "epoch": 0.1}])
-    with pytest.raises(ValueError, match="nothing to draw, as the log has none of loss_nats_per_t"):
+    with pytest.raises(ValueError, match="nothing to plot, since the log has none of loss_nats_p"):
         plot_training(folder)
 
 

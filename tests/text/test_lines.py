@@ -51,6 +51,6 @@ def damaged_files():
 def test_a_damaged_gzip_is_one_line_that_names_the_file(tmp_path, read, damage):
     path = tmp_path / "train.de.gz"
     path.write_bytes(damaged_files()[damage])
-    with pytest.raises(ValueError, match=r"train\.de\.gz is no whole gzip file") as caught:
+    with pytest.raises(ValueError, match=r"train\.de\.gz is not a complete gzip file") as caught:
         list(read(path))
     assert "\n" not in str(caught.value)

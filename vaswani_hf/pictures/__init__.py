@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What can be seen? Curves of runs, equation 3 and section 3.5; matplotlib comes with `[plot]`."""
+"""What can be plotted? Curves of runs, equation 3, section 3.5. Needs the extra `[plot]`."""
 
 from .drawing import save_picture
 from .positions import plot_positions

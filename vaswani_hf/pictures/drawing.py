@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""How all pictures look: colours, axes, files."""
+"""What all pictures share: colours, axes, files."""
 
 from collections.abc import Sequence
 from os import PathLike, fspath
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito 2008, "Color Universal Design", without black and the yellow that white swallows.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-DASHES = ("-", "--", "-.", ":")  # each for all colours, then the next
-FEW_POINTS = 40  # up to so many are marked one by one
-WIDE_RANGE = 20.0  # a perplexity that falls further is drawn on a logarithmic axis
+DASHES = ("-", "--", "-.", ":")  # the next one once the colours are used up
+FEW_POINTS = 40  # up to this many, each point is marked
+WIDE_RANGE = 20.0  # a larger ratio of values is drawn on a logarithmic axis
 
 
 class Curve(NamedTuple):
-    """A figure of the log, and the name of its axis with its unit."""
+    """A logged quantity, and the label of its axis with the unit."""
 
     name: str
     label: str
@@ -41,13 +41,15 @@ def save_picture(figure: "Figure", path: str | PathLike[str]) -> None:
 
 
 def check_suffix(path: str | PathLike[str]) -> None:
-    """Refuse a picture's name that does not say a format we write.
+    """Refuse a name without the suffix of a supported format.
 
     Raises:
         ValueError: if the suffix is not .png, .svg or .pdf.
     """
     if Path(path).suffix.lower() not in SUFFIXES:
-        raise ValueError(f"{fspath(path)}: a picture's name ends in {', '.join(SUFFIXES)}.")
+        raise ValueError(
+            f"{fspath(path)}: the name of a picture must end in {', '.join(SUFFIXES)}."
+        )
 
 
 def draw_curve(
@@ -97,7 +99,7 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def all_handles(every_axes: Any) -> tuple[list[Any], list[str]]:
-    """What the legend shows: each run once, in the order of the colours."""
+    """Handles and labels of a legend: each run once, in the order of the colours."""
     found: dict[str, Any] = {}
     for axes in every_axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -106,7 +108,7 @@ def all_handles(every_axes: Any) -> tuple[list[Any], list[str]]:
 
 
 def new_figure() -> "Figure":
-    """A figure of its own: pyplot's would need a screen, or be kept for ever.
+    """A figure without pyplot, which may need a screen and keeps every figure in memory.
 
     Raises:
         ImportError: naming the extra to install.

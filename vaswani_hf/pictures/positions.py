@@ -10,10 +10,10 @@ from .drawing import new_figure
 
 
 def plot_positions(d_model: int = 512, num_positions: int = 128) -> "Figure":
-    """Draw the sinusoids that tell positions apart, a row a position (section 3.5).
+    """Plot the sinusoids of positions, one row for each position (section 3.5).
 
-    The sines, at even dimensions, and the cosines, at odd ones, are drawn apart: side by side no
-    screen shows them.
+    Sines (even dimensions) and cosines (odd ones) are separate pictures, since neighbouring columns
+    of both could not be seen.
 
     Raises:
         ValueError: if `d_model` is odd.

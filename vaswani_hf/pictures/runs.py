@@ -40,14 +40,14 @@ def plot_training(*folders: str | PathLike[str]) -> "Figure":
         ImportError: if matplotlib is not installed.
     """
     if not folders:
-        raise ValueError("plot_training needs at least one folder of a run.")
+        raise ValueError("plot_training needs the folder of at least one run.")
     figure = new_figure()
     logs = [read_log(folder) for folder in folders]
     curves = [curve for curve in CURVES if any(_points(log, curve.name)[0] for log in logs)]
     if not curves:
         raise ValueError(
-            f"{', '.join(fspath(folder) for folder in folders)}: nothing to draw, as the log has "
-            f"none of {', '.join(curve.name for curve in CURVES)}. A run logs its first figures "
+            f"{', '.join(fspath(folder) for folder in folders)}: nothing to plot, since the log "
+            f"has none of {', '.join(curve.name for curve in CURVES)}. A run logs its first values "
             f"after logging_steps updates."
         )
     names = _names(folders)
@@ -74,14 +74,14 @@ def plot_training(*folders: str | PathLike[str]) -> "Figure":
 
 
 def read_log(folder: str | PathLike[str]) -> list[dict[str, Any]]:
-    """What a run has logged, an entry a time, each with its `step`.
+    """The log of a run: entries, each with its `step`.
 
     Args:
-        folder: its output folder, or a checkpoint in it. Of several logs, the longest is read; one
-            that a kill has torn is passed over where there is another.
+        folder: its output folder, or a checkpoint in it. Of several logs the longest is read;
+            damaged ones are skipped if there is another.
 
     Raises:
-        ValueError: if there is no log, or none that is whole.
+        ValueError: if there is no log, or all are damaged.
     """
     folder = Path(folder)
     states = [folder / TRAINER_STATE, *sorted(folder.glob(f"checkpoint-*/{TRAINER_STATE}"))]
@@ -91,20 +91,19 @@ def read_log(folder: str | PathLike[str]) -> list[dict[str, Any]]:
     if paths and not found:
         damaged = "is" if len(paths) == 1 else "are"
         raise ValueError(
-            f"{', '.join(map(fspath, paths))} {damaged} damaged: no list of JSON objects is in "
-            f"{'it' if len(paths) == 1 else 'any of them'}."
+            f"{', '.join(map(fspath, paths))} {damaged} damaged: a log is a list of JSON objects."
         )
     if not found:
-        what = "holds no run" if folder.is_dir() else "is no folder"
+        what = "holds no run" if folder.is_dir() else "is not a folder"
         raise ValueError(
             f"{fspath(folder)} {what}: there is neither {LOG_HISTORY} nor a checkpoint with "
-            f"{TRAINER_STATE}. Give the output_dir of training/run.py."
+            f"{TRAINER_STATE}. Name the output_dir of training/run.py."
         )
     return max(found, key=lambda log: (log[-1].get("step", 0) if log else 0, len(log)))
 
 
 def _read_entries(path: Path) -> list[dict[str, Any]] | None:
-    """The entries of a log, or of the one in a trainer's state; `None` where it is damaged."""
+    """The entries of a log or of a trainer's state; `None` if the file is damaged."""
     try:
         log = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
@@ -121,7 +120,7 @@ def _points(log: list[dict[str, Any]], name: str) -> tuple[list[int], list[float
 
 
 def _names(folders: Sequence[str | PathLike[str]]) -> list[str]:
-    """Names of runs for a legend: of the folders, with what is before them where they are alike."""
+    """Labels of runs: names of the folders, with parent folders where names are the same."""
     paths = [Path(folder).resolve() for folder in folders]
     longest = max(len(path.parts) for path in paths)
     for depth in range(1, longest + 1):

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Text by the line, read strictly."""
+"""Lines of text files, read strictly."""
 
 import gzip
 import zlib
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
-BYTE_ORDER_MARK = "\ufeff"  # some editors write it before a text; it is no part of it
+BYTE_ORDER_MARK = "\ufeff"  # some editors write it before the text
 
 
 def read_lines(path: Path) -> Iterator[str]:
     r"""The lines of a text file, plain or gzipped, without their ends.
 
-    Only `\n` (and `\r\n`) ends a line: Python's own reader would also split at a bare `\r` and lose
-    the alignment. A byte order mark before the first line is left out.
+    Only `\n` and `\r\n` end a line: Python's own reader also splits at a bare `\r`, which would
+    break the alignment of parallel files. A byte order mark before the first line is removed.
 
     Raises:
         ValueError: if a line is not UTF-8, or a file whose name ends in `.gz` is damaged or not
@@ -34,7 +34,7 @@ def read_decodable_lines(path: Path) -> Iterator[str | None]:
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines of bytes as text; an undecodable one is a `ValueError` that names it."""
+    """Decode lines of bytes; a line that is not UTF-8 is a `ValueError` that names it."""
     for number, text in enumerate(_decoded(lines), start=1):
         if isinstance(text, UnicodeDecodeError):
             raise ValueError(f"{name}, line {number} is not UTF-8: {text.reason}.") from text
@@ -65,6 +65,6 @@ def _byte_lines(path: Path) -> Iterator[bytes]:
                 yield line
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(
-            f"{path} is no whole gzip file ({error}, at line {number}): fetch or make it again, or "
-            f"leave off .gz if it is plain text."
+            f"{path} is not a complete gzip file ({error}, at line {number}); fetch it again, or "
+            f"remove .gz from its name if it is plain text."
         ) from error

@@ -100,11 +100,7 @@ class CTranslate2Translator(TextTranslator):
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
-        if device in (None, "auto"):
-            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-        kind, _, index = device.partition(":")
-        if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
-            raise ValueError(f"device must be cpu, cuda or such as cuda:1, got {device=}.")
+        kind, index = _parse_device(device, ctranslate2.get_cuda_device_count())
         settings = read_json(folder / "config.json")
         if settings is None or "eos_token" not in settings:
             raise ValueError(
@@ -129,7 +125,6 @@ class CTranslate2Translator(TextTranslator):
         )
         # With patience 1 the search ends at as many ended hypotheses as beams.
         self.patience = 1 if config.early_stopping is True else 2
-
         self.max_positions = settings.get("max_position_embeddings")
         self.source_pieces = _load_pieces(folder, "source")
         self.target_pieces = _load_pieces(folder, "target")
@@ -142,14 +137,15 @@ class CTranslate2Translator(TextTranslator):
             self.model = ctranslate2.Translator(
                 str(folder),
                 device=kind,
-                device_index=int(index or 0),
+                device_index=index,
                 compute_type=compute_type,
                 inter_threads=self.workers,
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
             raise ValueError(
-                f"CTranslate2 cannot load {folder} ({device=}, {compute_type=}): {error}"
+                f"CTranslate2 cannot load {folder} (device={device or kind!r}, {compute_type=}): "
+                f"{error}"
             ) from error
         if self.num_beams > 1 and self.length_penalty_type == WU:
             logger.warning_once(
@@ -242,6 +238,16 @@ class CTranslate2Translator(TextTranslator):
             return has_ended, hypothesis.log_prob / wu_length_penalty(num_tokens, alpha)
 
         return max(hypotheses, key=rank)
+
+
+def _parse_device(device: str | None, num_gpus: int) -> tuple[str, int]:
+    """The kind and the index of a device such as `"cuda:1"`."""
+    if device in (None, "auto"):
+        device = "cuda" if num_gpus else "cpu"
+    kind, _, index = str(device).partition(":")
+    if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
+        raise ValueError(f"device must be cpu, cuda or such as cuda:1, got {device=}.")
+    return kind, int(index or 0)
 
 
 def _load_pieces(folder: Path, side: str) -> list[str]:

@@ -1,6 +1,6 @@
 """What fairseq computes: by its own code in a process of its own, and by layers of PyTorch.
 
-    python tests/conversion/fairseq_reference.py FAIRSEQ RESULTS
+    python tests/conversion/fairseq/reference.py FAIRSEQ RESULTS
 
 imports fairseq's `TransformerModel` and `SequenceGenerator` from the unpacked source distribution
 in the folder FAIRSEQ, makes a small model of each case, and writes for each a checkpoint, as

@@ -1,0 +1,66 @@
+import copy
+import shutil
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from vaswani_hf import train_tokenizer
+from vaswani_hf.hub.folder import export
+from vaswani_hf.translation.loading import (
+    check_finite,
+    forbidden_pieces,
+    load_generation_config,
+    load_tokenizers,
+    read_json,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(copier, tmp_path_factory):
+    path = tmp_path_factory.mktemp("copier")
+    export(*copier, path)
+    return path
+
+
+def test_the_target_has_the_tokenizer_of_its_subfolder(folder, tmp_path):
+    tokenizer, target_tokenizer = load_tokenizers(folder)
+    assert target_tokenizer is None and len(tokenizer("a b")["input_ids"]) == 3
+    both = shutil.copytree(folder, tmp_path / "both")
+    capitals = train_tokenizer(["A B"], 300, are_files=False, show_progress=False)
+    capitals.save_pretrained(both / "target_tokenizer")
+    assert load_tokenizers(both)[1].get_vocab() == capitals.get_vocab()
+
+
+def test_a_folder_without_a_tokenizer_is_told_how_to_get_one(tmp_path):
+    with pytest.raises(ValueError, match=rf"{tmp_path} holds no tokenizer.*save_pretrained"):
+        load_tokenizers(tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_weight_that_is_not_finite_is_named(copier, value):
+    model = copy.deepcopy(copier[0])
+    check_finite(model)
+    with torch.no_grad():
+        model.model.encoder.layers[0].feed_forward.inner.weight[3, 5] = value
+    message = r"1 of the 8192 values of model\.encoder\.layers\.0\.feed_forward\.inner\.weight of"
+    with pytest.raises(ValueError, match=message):
+        check_finite(model)
+
+
+def test_a_generation_config_is_read_and_otherwise_the_librarys(folder, tmp_path):
+    assert load_generation_config(folder).num_beams == 2
+    assert load_generation_config(tmp_path).num_beams == GenerationConfig().num_beams
+    (tmp_path / "generation_config.json").write_text('{"num_beams"')
+    with pytest.raises(ValueError, match=r"generation_config\.json is not valid JSON"):
+        load_generation_config(tmp_path)
+
+
+def test_forbidden_pieces_are_bad_words_and_suppressed_ones():
+    config = GenerationConfig(bad_words_ids=[[5, 6], [7]], suppress_tokens=[1])
+    assert forbidden_pieces(config) == [[5, 6], [7], [1]]
+    assert forbidden_pieces(GenerationConfig()) == []
+
+
+def test_a_missing_file_of_json_is_none(tmp_path):
+    assert read_json(tmp_path / "none.json") is None
