@@ -108,13 +108,13 @@ def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> 
         )
     if data.drop_duplicates:
         raise ValueError(
-            "drop_duplicates needs the whole corpus in memory, which streaming avoids; drop "
-            "duplicates beforehand, or leave out streaming."
+            "drop_duplicates needs to see the whole corpus, and streaming keeps only a part of it; "
+            "drop duplicates beforehand, or leave out streaming."
         )
     if data.segmented and not (data.tokenizer or training.model_name_or_path):
         raise ValueError(
-            "segmented needs the whole text for its vocabulary, and streaming reads a sample; set "
-            "tokenizer, or leave out streaming."
+            "segmented needs the whole text for its vocabulary, and streaming reads a sample; "
+            "name a tokenizer, or leave out streaming."
         )
     if training.dataloader_num_workers:
         raise ValueError(
@@ -123,7 +123,7 @@ def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> 
         )
     for name in ("save_strategy", "eval_strategy"):
         if getattr(training, name) == "epoch":
-            raise ValueError(f"streaming has no epochs; set {name} to steps or no.")
+            raise ValueError(f"streaming has no epochs; {name} must be steps or no.")
     if training.dry_run:
         raise ValueError(
             "dry_run counts the pairs and batches of an epoch, and streaming has no epochs; leave "

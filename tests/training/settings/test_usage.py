@@ -64,13 +64,12 @@ def test_a_recipes_values_stand_in_place_of_the_defaults():
 
 
 def test_a_recipe_of_ones_own_is_shown_by_its_comment_and_values(tmp_path):
-    (tmp_path / "mine.yaml").write_text(
-        "# Half the width, 50% of it.\nextends: base\nd_model: 256\n"
-    )
+    lines = ["# Half the width,", "# 50% of it.", "extends: base", "d_model: 256", "run_name: 50%"]
+    (tmp_path / "mine.yaml").write_text("\n".join(lines))
     text = usage([f"{tmp_path}/mine.yaml", "--help"])
     assert "Half the width, 50% of it." in text
     assert entries(text)["d_model"].endswith("mine.yaml: 256)")
-    assert entries(text)["run_name"].endswith("mine.yaml: at 50%)")
+    assert entries(text)["run_name"].endswith("mine.yaml: 50%)")
 
 
 def test_every_recipe_has_a_line_that_says_what_it_is():
