@@ -137,6 +137,9 @@ def test_exported_weights_are_the_models(copier, folder):
 def test_no_line_of_the_travelling_files_looks_like_an_import_of_ours(folder):
     # The library finds what to copy by regular expression, in docstrings too.
     ours = {
+        "from .beam_cache_vaswani import BeamCache, gather_hypotheses, make_beam_cache",
+        "from .beam_cache_vaswani import num_memory_rows, reorder_rows, with_memory_rows",
+        "from .beam_search_vaswani import POWER, RULES, WU, beam_search, wu_length_penalty",
         "from .configuration_vaswani import VaswaniConfig",
         "from .generation_vaswani import VaswaniGenerationMixin",
         "from .layers_vaswani import Dropout, LayerNorm, Linear",
