@@ -85,13 +85,12 @@ def own_lists() -> dict[str, Any]:
     from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
 
     parse = find("parse_arguments", "settings.reading", "arguments")
-    fields = find("field_names", "settings.recipes", "settings.fields", "arguments")
     recipes = find("recipe_names", "settings.recipes", "arguments")
     lists: dict[str, Any] = {"config fields": sorted(VaswaniConfig().to_dict())}
     for kind, more in KINDS.items():
         model = VaswaniForConditionalGeneration(VaswaniConfig(**SMALLEST, **more))
         lists[f"state-dict keys, model {kind}"] = list(model.state_dict())
-    lists["recipe fields"] = sorted(fields())
+    lists["recipe fields"] = sorted(field_names())
     for recipe in sorted(recipes()):
         read = parse([recipe, "--output_dir", "out", "--use_cpu", "true"])
         values = {"model": read.model, "data": vars(read.data), "training": read.training.to_dict()}
@@ -108,6 +107,15 @@ def own_lists() -> dict[str, Any]:
         options = re.findall(r"(?<!\w)--\w+", shown.stdout.partition("options:")[2])
         lists[f"options of vaswani-hf {command}"] = sorted(set(options))
     return lists
+
+
+def field_names() -> set[str]:
+    """What a recipe or the command line may set."""
+    try:
+        fields: Any = find("FIELDS", "settings.fields")
+    except ImportError:
+        fields = find("field_names", "settings.recipes", "arguments")()
+    return set(fields)
 
 
 def find(name: str, *modules: str) -> Any:

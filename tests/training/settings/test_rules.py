@@ -20,7 +20,6 @@ CONTRADICTIONS = [
     ("vocab_size 259", "vocab_size must be above 259"),
     ("label_smoothing 2", "label_smoothing=2"),
     ("encoder_layers 0", "encoder_layers=0"),
-    ("streaming true --max_padding 0.5", "max_padding=0.5 has no effect on streaming"),
 ]
 
 
