@@ -319,8 +319,8 @@ def test_a_head_of_another_kind_is_asked_for_the_logits() -> None:
 def test_further_backward_passes_through_the_loss_give_the_same_gradients(
     is_known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not is_known:  # torch does not promise the name
-        monkeypatch.delattr(torch._C._autograd, "_get_current_graph_task_keep_graph")
+    if not is_known:  # what stands in where torch does not say
+        monkeypatch.setattr(loss_vaswani, "is_graph_kept", lambda: True)
     model = small_model(output_bias=True).train()
     loss = model(draw_tokens(B, S), labels=LABELS, num_items_in_batch=3).loss
     passes = []
