@@ -384,7 +384,9 @@ def test_searches_find_the_same_without_a_private_name(monkeypatch, absence, pla
 def test_the_librarys_methods_that_are_replaced_take_what_they_took(name):
     """Fails where a version of transformers has changed what we replace."""
     theirs, ours = (
-        [argument for argument in signature.parameters if argument != "self"]  # static until 5.17
+        [
+            argument for argument in signature.parameters if argument != "self"
+        ]  # static in transformers 5.17
         for signature in (
             inspect.signature(getattr(owner, name))
             for owner in (GenerationMixin, VaswaniGenerationMixin)
