@@ -75,9 +75,7 @@ def _require_dataset(name: str) -> None:
     try:
         validate_repo_id(name)
     except HFValidationError:
-        raise ValueError(
-            f"dataset={name} is no folder, and no id on the Hub looks like it."
-        ) from None
+        raise ValueError(f"dataset={name} is neither a folder nor an id on the Hub.") from None
     if HF_HUB_OFFLINE or Path(HF_DATASETS_CACHE, name.replace("/", "___")).is_dir():
         return
     with as_hub_error(f"fetch the dataset {name}", name):

@@ -12,7 +12,7 @@ def write(path, text):
 
 
 def test_a_dataset_that_cannot_be_is_refused_without_asking_the_hub():
-    with pytest.raises(ValueError, match="dataset=/no/where is no folder, and no id"):
+    with pytest.raises(ValueError, match="dataset=/no/where is neither a folder nor an id"):
         load_corpus(DataArguments(dataset="/no/where"))
 
 
