@@ -237,10 +237,7 @@ def beam_search(
         log_probs = decoder.next_log_probs(beams.ids.flatten(0, 1))
         found = beams.continued(log_probs, num_candidates, generation_config.do_sample)
         is_cut_off = (limits[beams.sentences] <= found.num_tokens) & ~beams.is_done
-        has_ended = torch.isin(found.ids[..., -1], ends)
-        if criteria:
-            stops = criteria(found.ids.flatten(0, 1), history.scores)
-            has_ended = has_ended | stops.view_as(has_ended)
+        has_ended = found.has_ended(ends, criteria, history.scores)
         has_ended = rules.with_cut_off(has_ended, is_cut_off)
         if has_ended.any():
             ended.add(*found.competing(has_ended, rules))
@@ -248,16 +245,9 @@ def beam_search(
         if is_cut_off.any():
             scores = rules.scores(beams.log_probs, found.num_tokens)
             ended.fill(*beams.hypotheses(scores, is_cut_off))
-        beams.is_done = (
-            beams.is_done
-            | is_cut_off
-            | rules.is_settled(
-                beams.log_probs,
-                found.num_tokens,
-                limits[beams.sentences],
-                ended.scores[beams.sentences],
-            )
-        )
+        so_far, ahead = ended.scores[beams.sentences], limits[beams.sentences]
+        is_settled = rules.is_settled(beams.log_probs, found.num_tokens, ahead, so_far)
+        beams.is_done = beams.is_done | is_cut_off | is_settled
         is_over = _is_over(beams.is_done, synced_gpus)
         if is_over and not returns_dict:
             break
@@ -268,16 +258,8 @@ def beam_search(
         decoder.cache.reorder(rows)
         if is_over:
             break
-    sequences, scores, beam_indices = ended.best(rules.num_returned)
-    if not returns_dict:
-        return sequences
-    return GenerateBeamEncoderDecoderOutput(
-        sequences=sequences,
-        sequences_scores=scores,
-        beam_indices=beam_indices,
-        past_key_values=decoder.cache.as_librarys(),
-        **history.outputs(decoder.model_kwargs["encoder_outputs"]),
-    )
+    best = ended.best(rules.num_returned)
+    return decoder.outputs(*best) if returns_dict else best[0]
 
 
 def _is_over(is_done: Tensor, synced_gpus: bool) -> bool:
@@ -369,6 +351,19 @@ class Continuations(Hypotheses):
     """The candidates of a step: beams with one token more, best first or as they were drawn."""
 
     rows: Tensor  # (B, C), the row of the running batch that each continues
+
+    def has_ended(self, ends: Tensor, criteria: StoppingCriteriaList, scores: Any) -> Tensor:
+        """Those that end by themselves, `(B, C)` bools.
+
+        Args:
+            ends: pieces that end a hypothesis.
+            criteria: further ones.
+            scores: what the criteria are told beside the ids; the kept scores of every step.
+        """
+        has_ended = torch.isin(self.ids[..., -1], ends)
+        if not criteria:
+            return has_ended
+        return has_ended | criteria(self.ids.flatten(0, 1), scores).view_as(has_ended)
 
     def competing(
         self, has_ended: Tensor, rules: SearchRules
@@ -545,6 +540,16 @@ class BeamDecoder:
         self.model_kwargs["encoder_outputs"] = BaseModelOutput(memory)
         if self.model_kwargs.get("attention_mask") is not None:
             self.model_kwargs["attention_mask"] = self.model_kwargs["attention_mask"][stays]
+
+    def outputs(self, sequences: Tensor, scores: Tensor, beam_indices: Tensor) -> Any:
+        """What the library returns with `return_dict_in_generate`."""
+        return GenerateBeamEncoderDecoderOutput(
+            sequences=sequences,
+            sequences_scores=scores,
+            beam_indices=beam_indices,
+            past_key_values=self.cache.as_librarys(),
+            **self.history.outputs(self.model_kwargs["encoder_outputs"]),
+        )
 
 
 class StepHistory:
