@@ -216,6 +216,9 @@ def test_the_loss_by_chunks_in_bfloat16_is_the_plain_one_but_for_rounding(
             assert_alike(parameter.grad, expected[name], 0.05)
 
 
+ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}  # takes less time to compile
+
+
 # On a CPU one operator makes the loss; elsewhere the graph itself does, which () shows on a CPU.
 @pytest.mark.parametrize("devices_of_operator", [("cpu",), ()])
 @pytest.mark.parametrize("output_bias", [False, True])
@@ -230,7 +233,7 @@ def test_a_compiled_model_has_the_loss_and_gradients_of_an_eager_one(
     monkeypatch.setattr(loss_vaswani, "DEVICES_OF_OPERATOR", devices_of_operator)
     monkeypatch.setattr(loss_vaswani, "CHUNKS_OF_GRAPH", 4)  # of 10 positions: 2 are made up
     torch._dynamo.reset()
-    model = small_model(dropout=0.0, output_bias=output_bias).train()
+    model = small_model(dropout=0.0, output_bias=output_bias, **ONE_LAYER).train()
     compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="aot_eager")
     inputs = {"attention_mask": PADDED_SOURCE, "labels": LABELS, "num_items_in_batch": 5}
     for each in (model, compiled):
@@ -274,7 +277,7 @@ def test_a_compiled_step_keeps_no_logits(
         return tensor
 
     vocab_size, tokens = 200, (8, 16)  # logits would be the largest by far
-    model = small_model(vocab_size=vocab_size).train()
+    model = small_model(vocab_size=vocab_size, **ONE_LAYER).train()
     labels = torch.randint(3, vocab_size, tokens)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -382,7 +385,7 @@ def test_a_float64_model_has_the_loss_and_gradients_of_float64(
     training: bool, compiled: bool
 ) -> None:
     # Parameters and gradients are compared with torch's own loss of the same logits.
-    model = small_model(dropout=0.0, output_bias=True).double().train(training)
+    model = small_model(dropout=0.0, output_bias=True, **ONE_LAYER).double().train(training)
     logits = model(draw_tokens(B, S), PADDED_SOURCE, SHIFTED).logits
     epsilon = 0.1 if training else 0.0
     expected = nn.functional.cross_entropy(
