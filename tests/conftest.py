@@ -132,3 +132,27 @@ def hub_environment(
         return hub_server.environment(home, f"hf_{user}" if user else None)
 
     return environment
+
+
+@pytest.fixture(scope="module")
+def copier_folder(
+    copier: tuple[PreTrainedModel, PreTrainedTokenizerFast],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A folder that holds `copier`."""
+    from vaswani_hf.hub.folder import export
+
+    path = tmp_path_factory.mktemp("copier")
+    export(*copier, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def talkative(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder of ours and one of CTranslate2, of a model with two vocabularies."""
+    from tests.translation.ctranslate2_models import save, talkative_model
+    from vaswani_hf.conversion import to_ctranslate2
+
+    path = tmp_path_factory.mktemp("talkative")
+    to_ctranslate2(save(talkative_model(), path / "ours"), path / "theirs")
+    return path / "ours", path / "theirs"

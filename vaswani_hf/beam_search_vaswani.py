@@ -14,6 +14,7 @@ Shapes: `B` sentences, `K` beams, `C` candidates, `V` pieces, `n` generated toke
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -48,7 +49,7 @@ def power_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
     return num_tokens**alpha
 
 
-class SearchRules:
+class SearchRules(ABC):
     """What competes, what is settled and what a limit cuts off; each subclass answers.
 
     Args:
@@ -76,10 +77,11 @@ class SearchRules:
         self.alpha, self.early_stopping = alpha, early_stopping
         self.max_new_tokens = max_new_tokens
 
+    @abstractmethod
     def num_competing(self, num_candidates: int) -> int:
         """What competes: of the best continuations so many, if they have ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_cut_off(self, has_ended: Tensor, is_cut_off: Tensor) -> Tensor:
         """What a limit cuts off: whether it counts as ended.
 
@@ -87,15 +89,14 @@ class SearchRules:
             has_ended: `(B, C)`, continuations that end by themselves.
             is_cut_off: `(B,)`, sentences that have reached their limit.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def num_awaited(self) -> int:
         """What is settled: a sentence of which so many ended hypotheses cannot be beaten."""
-        raise NotImplementedError
 
+    @abstractmethod
     def longest(self, limits: Tensor) -> int | Tensor:
         """The length that `early_stopping="never"` supposes, of sentences with limits `(B,)`."""
-        raise NotImplementedError
 
     def scores(self, log_probs: Tensor, num_tokens: int | Tensor) -> Tensor:
         """By which hypotheses of so many tokens are ranked."""

@@ -15,32 +15,15 @@ from tests.translation.ctranslate2_models import (
     ids_of_generate,
     random_sentences,
     save,
-    talkative_model,
     words,
 )
 from vaswani_hf import Translator
 from vaswani_hf.conversion.ctranslate2 import to_ctranslate2
-from vaswani_hf.hub.folder import export
 from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES  # noqa: E402, it may be missing
-
-
-@pytest.fixture(scope="module")
-def talkative(tmp_path_factory):
-    """A folder of ours and one of CTranslate2, of a model with two vocabularies."""
-    path = tmp_path_factory.mktemp("talkative")
-    to_ctranslate2(save(talkative_model(), path / "ours"), path / "theirs")
-    return path / "ours", path / "theirs"
-
-
-@pytest.fixture(scope="module")
-def copier_folder(copier, tmp_path_factory):
-    path = tmp_path_factory.mktemp("copier")
-    export(*copier, path)
-    return path
 
 
 @pytest.mark.parametrize(

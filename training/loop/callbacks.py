@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Callbacks of the trainer: checkpoints by the clock and on signals, early stopping, streams."""
+"""The trainer's callbacks: clock and signals, early stopping, streams, a dry run's stopwatch."""
 
 import logging
 import time
@@ -246,3 +246,37 @@ class CheckpointClock(TrainerCallback, ExportableState):
     ) -> None:
         """Restart the minutes of `save_minutes` at every checkpoint, whatever its reason."""
         self.last_save = time.monotonic()
+
+
+class Stopwatch(TrainerCallback):
+    """Times all updates but the first, which warms up; nothing is saved, evaluated or logged."""
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Start the clock after the first update, stop it after the last."""
+        control.should_save = control.should_evaluate = control.should_log = False
+        if state.global_step == 1:
+            self.begun = _now()
+        if state.global_step == state.max_steps:
+            self.seconds = _now() - self.begun
+
+    def on_epoch_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Save, evaluate and log nothing at the end of an epoch."""
+        control.should_save = control.should_evaluate = control.should_log = False
+
+
+def _now() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.monotonic()

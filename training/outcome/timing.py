@@ -2,7 +2,6 @@
 """How long the trainer's own updates take on this machine, and how much GPU memory."""
 
 import copy
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +12,10 @@ from transformers import (
     PreTrainedTokenizerFast,
     PrinterCallback,
     ProgressCallback,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
 )
 
 from ..data.collating import PairCollator
+from ..loop.callbacks import Stopwatch
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import VaswaniTrainingArguments
 
@@ -31,40 +27,6 @@ class Measurement:
     updates: int
     seconds_per_update: float
     peak_bytes: int | None
-
-
-class Stopwatch(TrainerCallback):
-    """Times all updates but the first, which warms up; nothing is saved, evaluated or logged."""
-
-    def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
-    ) -> None:
-        """Start the clock after the first update, stop it after the last."""
-        control.should_save = control.should_evaluate = control.should_log = False
-        if state.global_step == 1:
-            self.begun = _now()
-        if state.global_step == state.max_steps:
-            self.seconds = _now() - self.begun
-
-    def on_epoch_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
-    ) -> None:
-        """Save, evaluate and log nothing at the end of an epoch."""
-        control.should_save = control.should_evaluate = control.should_log = False
-
-
-def _now() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.monotonic()
 
 
 def measure_updates(

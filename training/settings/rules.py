@@ -16,8 +16,9 @@ from .fields import Arguments, DataArguments, VaswaniTrainingArguments
 def check_together(arguments: Arguments) -> None:
     """Refuse settings of different parts that contradict each other, and an invalid model.
 
-    Where the training text comes from files and no files of a validation set are named, nothing is
-    evaluated during training, and a note says so.
+    What follows from settings together is set: where the training text comes from files and no
+    files of a validation set are named, nothing is evaluated during training, and a note says so;
+    streamed batches are as full as can be, where no `max_padding` was chosen.
 
     Raises:
         ValueError: naming the setting, and what would do.
