@@ -61,14 +61,21 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 
 
-def test_importing_the_package_imports_nothing_of_its_extras():
+def test_importing_the_package_imports_nothing_that_is_not_pythons_own():
     done = subprocess.run(
         [sys.executable, "-c", FRESH], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    needed = packages_of(PROJECT["dependencies"])
     optional = set().union(*map(packages_of, PROJECT["optional-dependencies"].values()))
-    by_transformers = {"accelerate", "sentencepiece"}  # where they are installed
-    assert set(done.stdout.split()) & (optional - by_transformers) == set()
+    assert set(done.stdout.split()) & (needed | optional) == set()
+
+
+def test_public_names_are_listed_and_others_are_none():
+    import vaswani_hf
+
+    assert set(vaswani_hf.__all__) <= set(dir(vaswani_hf))
+    assert not hasattr(vaswani_hf, "VaswaniTokenizer")
 
 
 def test_beside_init_and_tokenization_lie_the_files_that_travel_and_no_others():

@@ -2,30 +2,24 @@
 """The Transformer of "Attention Is All You Need" as a Hugging Face model.
 
 Importing this package makes the model known to `AutoConfig`, `AutoModel` and
-`AutoModelForSeq2SeqLM`.
+`AutoModelForSeq2SeqLM`. It loads neither torch nor transformers: what is used, is loaded then.
 """
 
 import sys
-
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from typing import TYPE_CHECKING
 
 from . import pictures
-from .configuration_vaswani import VaswaniConfig
-from .modeling_vaswani import VaswaniForConditionalGeneration, VaswaniModel
-from .tokenization_vaswani import train_tokenizer
-from .translation.ctranslate2 import CTranslate2Translator
-from .translation.translator import Translator
+from .imports import imported_at_use, register
+
+
+if TYPE_CHECKING:
+    from .configuration_vaswani import VaswaniConfig
+    from .modeling_vaswani import VaswaniForConditionalGeneration, VaswaniModel
+    from .tokenization_vaswani import train_tokenizer
+    from .translation import CTranslate2Translator, Translator
 
 
 __version__ = "0.1.0"
-
-# The older name of `pictures`, for code that imports it.
-plotting = pictures
-sys.modules[f"{__name__}.plotting"] = pictures
-
-AutoConfig.register(VaswaniConfig.model_type, VaswaniConfig)
-AutoModel.register(VaswaniConfig, VaswaniModel)
-AutoModelForSeq2SeqLM.register(VaswaniConfig, VaswaniForConditionalGeneration)
 
 __all__ = [
     "CTranslate2Translator",
@@ -35,3 +29,28 @@ __all__ = [
     "VaswaniModel",
     "train_tokenizer",
 ]
+
+__getattr__, __dir__ = imported_at_use(
+    __name__,
+    {
+        "CTranslate2Translator": "translation",
+        "Translator": "translation",
+        "VaswaniConfig": "configuration_vaswani",
+        "VaswaniForConditionalGeneration": "modeling_vaswani",
+        "VaswaniModel": "modeling_vaswani",
+        "train_tokenizer": "tokenization_vaswani",
+        # Modules that need no import statement of their own.
+        "configuration_vaswani": "configuration_vaswani",
+        "generation_vaswani": "generation_vaswani",
+        "hub": "hub",
+        "modeling_vaswani": "modeling_vaswani",
+        "tokenization_vaswani": "tokenization_vaswani",
+        "translation": "translation",
+    },
+)
+
+# The older name of `pictures`, for code that imports it.
+plotting = pictures
+sys.modules[f"{__name__}.plotting"] = pictures
+
+register()

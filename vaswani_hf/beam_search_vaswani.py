@@ -26,27 +26,10 @@ from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
 
 from .beam_cache_vaswani import BeamCache, gather_hypotheses, make_beam_cache
-
-
-WU, POWER = "wu", "power"
+from .search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
 
 
 # The two sets of rules
-
-
-def wu_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
-    """What a log-probability is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14).
-
-    Args:
-        num_tokens: generated tokens, `</s>` included: the authors' code counts it.
-        alpha: `length_penalty`; 0 divides by 1.
-    """
-    return ((5 + num_tokens) / 6) ** alpha
-
-
-def power_length_penalty(num_tokens: int | Tensor, alpha: float) -> Any:
-    """What the library divides a log-probability by: n^alpha; arguments as above."""
-    return num_tokens**alpha
 
 
 class SearchRules(ABC):

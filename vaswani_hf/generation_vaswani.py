@@ -45,28 +45,11 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
 from .beam_cache_vaswani import num_memory_rows, reorder_rows, with_memory_rows
-from .beam_search_vaswani import POWER, RULES, WU, beam_search, wu_length_penalty
+from .beam_search_vaswani import RULES, beam_search
+from .search_settings_vaswani import PAPER, POWER, WU, check_length_penalty, wu_length_penalty
 
 
-# Section 6.1. "never" ends the search only when no hypothesis can still become the best.
-PAPER = {
-    "num_beams": 4,
-    "length_penalty": 0.6,
-    "length_penalty_type": WU,
-    "max_extra_tokens": 50,
-    "early_stopping": "never",
-}
 OUR_ENTRIES = ("length_penalty_type", "max_extra_tokens")
-LARGEST_ALPHA = 50.0  # of either sign; a million tokens to a higher power are no float64
-
-
-def check_length_penalty(alpha: Any) -> None:
-    """Raise a `ValueError` if what a log-probability is divided by might be no number."""
-    if not (isinstance(alpha, int | float) and -LARGEST_ALPHA <= alpha <= LARGEST_ALPHA):
-        raise ValueError(
-            f"length_penalty must be a number in [-{LARGEST_ALPHA:g}, {LARGEST_ALPHA:g}], got "
-            f"length_penalty={alpha!r}."
-        )
 
 
 class SourceLengthCriteria(StoppingCriteria):

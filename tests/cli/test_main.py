@@ -1,4 +1,5 @@
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,81 @@ def test_what_a_terminal_cannot_show_is_spelled_out(tmp_path, monkeypatch):
     assert main(["plot", str(tmp_path), "-o", str(tmp_path / "Bögen.png")]) == 0
     terminal.flush()
     assert terminal.buffer.getvalue().endswith(rb"B\xf6gen.png" + b"\n")
+
+
+# What is said without a model is said at once: a process imports what the command needs, and no
+# library of a model. By the clock this could not be tested.
+HELP = ["--help", "--version", *(f"{name} --help" for name in ("translate", "convert", "push"))]
+USAGE_ERRORS = [
+    *("", "transform", "translate", "convert a b", "push a", "plot"),
+    "translate --model m --num_beams four",
+    "translate --model m --engine marian",
+    "translate --model m --num_beams 0",
+    "translate --model m --batch_tokens 0",
+    "translate --model m --chunk_sentences 0",
+    "translate --model m --length_penalty nan",
+    "translate --model m --length_penalty_type log",
+    "translate --model m --threads 1",
+    "translate --model m --engine ctranslate2 --threads 0",
+    "translate --model m --engine ctranslate2 --revision main",
+    "translate --model m nowhere.txt",
+    "translate --model no/such/folder /dev/null",
+    "translate --model no/such/folder --engine ctranslate2 /dev/null",
+    "convert a b --from marian --quantization int8",
+    "convert a b --from torch",
+    "plot runs -o picture.jpeg",
+    "plot no/such/folder",
+]
+MODULES_OF_COMMANDS = """
+import contextlib, json, os, sys
+from vaswani_hf.cli import main
+
+found = {}
+for command in json.load(sys.stdin):
+    with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+        try:
+            status = main(command.split())
+        except SystemExit as ended:
+            status = ended.code
+    found[command] = [status, *{name.partition(".")[0] for name in sys.modules}]
+print(json.dumps(found))
+"""
+LIBRARIES = {"torch", "transformers", "numpy", "tokenizers", "ctranslate2", "matplotlib"}
+
+
+@pytest.fixture(scope="module")
+def modules_of_commands():
+    """For each command its status and what has been imported, in a process that runs them all."""
+    done = subprocess.run(
+        [sys.executable, "-c", MODULES_OF_COMMANDS],
+        input=json.dumps([*HELP, *USAGE_ERRORS]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", [*HELP, *USAGE_ERRORS])
+def test_help_and_usage_errors_load_no_library(modules_of_commands, command):
+    status, *modules = modules_of_commands[command]
+    assert status == 0 if command in HELP else status in (1, 2)
+    assert LIBRARIES & set(modules) == set()
+
+
+def test_ctranslate2_translates_without_torch_and_transformers(talkative):
+    pytest.importorskip("ctranslate2")
+    code = (
+        "import sys; from vaswani_hf.cli import main; status = main(sys.argv[1:]); "
+        "print(*sys.modules, file=sys.stderr); sys.exit(status)"
+    )
+    command = ["translate", "--engine", "ctranslate2", "--device", "cpu", "--model", talkative[1]]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        input="s1 s2\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("t") and done.stdout.count("\n") == 1
+    assert {"torch", "transformers", "numpy"} & set(done.stderr.split()) == set()

@@ -1,7 +1,7 @@
 import pytest
 
+from vaswani_hf import hub
 from vaswani_hf.cli import main
-from vaswani_hf.cli import push as command
 from vaswani_hf.hub import Pushed
 
 
@@ -35,7 +35,7 @@ def test_options_reach_the_push(monkeypatch, capsys, options, given):
         calls.append((arguments, named))
         return Pushed("lab/name", "abc", "https://hub/lab/name", [("a b", "A B")])
 
-    monkeypatch.setattr(command, "push", note)
+    monkeypatch.setattr(hub, "push", note)
     assert main(["push", "runs/mine", "--to", "lab/name", *options]) == 0
     ((arguments, named),) = calls
     assert arguments == ("runs/mine", "lab/name")

@@ -109,6 +109,7 @@ def test_the_output_folder_holds_all_that_is_needed(finished):
         *("configuration_vaswani.py", "modeling_vaswani.py", "generation_vaswani.py"),
         *("beam_search_vaswani.py", "beam_cache_vaswani.py"),
         "layers_vaswani.py",
+        "search_settings_vaswani.py",
         "loss_vaswani.py",
     }
 

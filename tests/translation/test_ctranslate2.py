@@ -1,5 +1,4 @@
 import json
-import logging
 import random
 import shutil
 
@@ -20,7 +19,11 @@ from tests.translation.ctranslate2_models import (
 )
 from vaswani_hf import Translator, VaswaniForConditionalGeneration
 from vaswani_hf.conversion.ctranslate2 import to_ctranslate2
-from vaswani_hf.translation.ctranslate2 import CTranslate2Translator, Hypothesis
+from vaswani_hf.translation.ctranslate2 import (
+    CTranslate2Translator,
+    Hypothesis,
+    warn_of_ranking_again,
+)
 
 
 pytest.importorskip("ctranslate2")
@@ -156,7 +159,7 @@ def test_long_sources_are_not_cut(tmp_path):
 
 
 def test_ranking_by_wu_is_told_once(talkative, caplog):
-    logging.Logger.warning_once.cache_clear()  # an earlier test may have been told
+    warn_of_ranking_again.cache_clear()  # an earlier test may have been told
     for options in ({}, {"num_beams": 1, "length_penalty_type": "wu"}):
         CTranslate2Translator(talkative[1], **options)
     assert not caplog.records

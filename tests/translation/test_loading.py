@@ -3,14 +3,12 @@ import shutil
 
 import pytest
 import torch
-from transformers import GenerationConfig
 
 from vaswani_hf import train_tokenizer
 from vaswani_hf.hub.folder import export
 from vaswani_hf.translation.loading import (
     check_finite,
     forbidden_pieces,
-    load_generation_config,
     load_tokenizers,
     read_json,
 )
@@ -48,18 +46,16 @@ def test_a_weight_that_is_not_finite_is_named(copier, value):
         check_finite(model)
 
 
-def test_a_generation_config_is_read_and_otherwise_the_librarys(folder, tmp_path):
-    assert load_generation_config(folder).num_beams == 2
-    assert load_generation_config(tmp_path).num_beams == GenerationConfig().num_beams
+def test_forbidden_pieces_are_bad_words_and_suppressed_ones():
+    config = {"bad_words_ids": [[5, 6], [7]], "suppress_tokens": [1]}
+    assert forbidden_pieces(config) == [[5, 6], [7], [1]]
+    assert forbidden_pieces({"bad_words_ids": None}) == []
+
+
+def test_a_damaged_file_of_json_is_named(tmp_path):
     (tmp_path / "generation_config.json").write_text('{"num_beams"')
     with pytest.raises(ValueError, match=r"generation_config\.json is not valid JSON"):
-        load_generation_config(tmp_path)
-
-
-def test_forbidden_pieces_are_bad_words_and_suppressed_ones():
-    config = GenerationConfig(bad_words_ids=[[5, 6], [7]], suppress_tokens=[1])
-    assert forbidden_pieces(config) == [[5, 6], [7], [1]]
-    assert forbidden_pieces(GenerationConfig()) == []
+        read_json(tmp_path / "generation_config.json")
 
 
 def test_a_missing_file_of_json_is_none(tmp_path):

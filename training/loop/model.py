@@ -12,7 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokeniz
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.hub.download import fetch
 from vaswani_hf.hub.errors import as_hub_error
-from vaswani_hf.hub.folder import TARGET_TOKENIZER
+from vaswani_hf.hub.names import TARGET_TOKENIZER
 from vaswani_hf.modeling_vaswani import (
     DecoderLayer,
     EmbeddingWithPositions,

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_type_hints
 from transformers import Seq2SeqTrainingArguments
 
 from vaswani_hf import VaswaniConfig
-from vaswani_hf.generation_vaswani import POWER, WU
+from vaswani_hf.search_settings_vaswani import POWER, WU
 
 from .best import check_best, check_kept, choose_metric
 from .bleu import check_bleu

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vaswani_hf.generation_vaswani import LARGEST_ALPHA
+from vaswani_hf.search_settings_vaswani import LARGEST_ALPHA
 
 
 Range = tuple[Callable[[Any], bool], str]

@@ -5,8 +5,6 @@ import argparse
 import logging
 import sys
 
-from transformers.utils import logging as library_logging
-
 
 def add_convert(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
@@ -81,7 +79,10 @@ def _convert(arguments: argparse.Namespace) -> int:
 
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
     logging.getLogger("vaswani_hf").setLevel(logging.INFO)  # logs the assumptions
-    from .. import conversion  # slow: it loads the library's Marian
+    # Slow: it loads the library's Marian.
+    from transformers.utils import logging as library_logging
+
+    from .. import conversion
 
     if not sys.stderr.isatty():
         library_logging.disable_progress_bar()

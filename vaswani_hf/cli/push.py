@@ -5,11 +5,6 @@ import argparse
 import logging
 import sys
 
-from huggingface_hub.utils import disable_progress_bars
-from transformers.utils import logging as library_logging
-
-from ..hub import push
-
 
 def add_push(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
@@ -60,6 +55,11 @@ def add_push(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _push(arguments: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
+    from huggingface_hub.utils import disable_progress_bars
+    from transformers.utils import logging as library_logging
+
+    from ..hub import push
+
     if not sys.stderr.isatty():
         disable_progress_bars()
         library_logging.disable_progress_bar()

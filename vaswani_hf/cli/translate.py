@@ -5,12 +5,15 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from transformers.utils import logging
-
+from ..hub.names import check_name
 from ..text.lines import decode_lines
-from ..translation import CTranslate2Translator, LongSourceError, TextTranslator, Translator
+from ..translation.options import check_at_least, check_search_options
+
+
+if TYPE_CHECKING:
+    from ..translation import TextTranslator
 
 
 CTRANSLATE2_OPTIONS = ("compute_type", "threads")
@@ -107,25 +110,40 @@ def _check_options(arguments: argparse.Namespace) -> None:
     for name in CTRANSLATE2_OPTIONS:
         if getattr(arguments, name) is not None and arguments.engine != "ctranslate2":
             raise ValueError(f"--{name} is for --engine ctranslate2 only.")
+    check_at_least(1, batch_tokens=arguments.batch_tokens, threads=arguments.threads)
+    check_search_options(
+        arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
+    )
     if sys.stdout is None:
         raise ValueError("Standard output is closed; open it to receive the translations.")
 
 
-def _load_translator(arguments: argparse.Namespace) -> TextTranslator:
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
+def _load_translator(arguments: argparse.Namespace) -> "TextTranslator":
     names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
     options = {name: getattr(arguments, name) for name in names}
     for name in ("revision", *CTRANSLATE2_OPTIONS):  # which one of the engines lacks
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
-    engine = Translator if arguments.engine == "transformers" else CTranslate2Translator
-    return engine.from_pretrained(arguments.model, **options)
+    # Each engine loads what it needs, and CTranslate2 neither torch nor transformers.
+    if arguments.engine == "ctranslate2":
+        from ..translation import CTranslate2Translator
+
+        return CTranslate2Translator(arguments.model, **options)
+    check_name(arguments.model, arguments.revision)
+    from transformers.utils import logging
+
+    from ..translation import Translator
+
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+    return Translator.from_pretrained(arguments.model, **options)
 
 
 def _write_translations(
-    translator: TextTranslator, source: BinaryIO, name: str, chunk_size: int, *, progress: bool
+    translator: "TextTranslator", source: BinaryIO, name: str, chunk_size: int, *, progress: bool
 ) -> None:
+    from ..translation import LongSourceError
+
     num_done = 0
     with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as output:
         for chunk in _chunks(decode_lines(source, name), chunk_size):

@@ -30,10 +30,11 @@ from transformers.utils import logging
 
 from ..configuration_vaswani import VaswaniConfig
 from ..extras import require
-from ..generation_vaswani import POWER
 from ..hub.download import find
-from ..hub.folder import TARGET_TOKENIZER, export
+from ..hub.folder import export
+from ..hub.names import TARGET_TOKENIZER
 from ..modeling_vaswani import VaswaniForConditionalGeneration
+from ..search_settings_vaswani import POWER
 from ..translation.loading import check_finite, load_tokenizers
 from .differences import Differences, listed
 from .folders import AnyPath, check_target, load_config, load_vaswani, new_folder

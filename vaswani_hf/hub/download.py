@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, constants, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.errors import HfHubHTTPError
 
 from .errors import NetworkError, as_hub_error
 from .folder import check_folder
+from .names import check_name
 
 
 DOWNLOADED_PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*.py")
@@ -56,25 +56,10 @@ def find(
             given with a folder.
         HubError: if it cannot be fetched.
     """
+    check_name(name, revision)
     if Path(name).is_dir():
-        if revision is not None:
-            raise ValueError(f"revision={revision} is for models on the Hub; {name} is a folder.")
         return Path(name)
-    if Path(name).exists():
-        raise ValueError(f"{name} is a file; name a model's folder.")
     repo_id = str(name)
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError:
-        raise ValueError(
-            f"There is no folder {name}, and {name!r} is not a valid id on the Hub."
-        ) from None
-    owner, slash, rest = repo_id.partition("/")
-    if slash and Path(owner).is_dir():  # most likely a misspelt path
-        raise ValueError(
-            f"There is no {rest} in the folder {owner}. If {name} is an id on the Hub, run this "
-            f"where no folder is called {owner}."
-        )
     with as_hub_error(f"fetch {name}", repo_id):
         given: dict[str, Any] = {"revision": revision, "token": token}
         given["local_files_only"] = not _hub_answers(repo_id, revision, token)

@@ -16,28 +16,9 @@ from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHT
 
 from ..configuration_vaswani import VaswaniConfig
 from ..modeling_vaswani import VaswaniForConditionalGeneration
+from .names import AUTO_MAP, PICKLES, REMOTE_CODE, TARGET_TOKENIZER
 
 
-# The model's code, which `trust_remote_code=True` loads. The files import only each other, torch,
-# transformers and huggingface_hub.
-REMOTE_CODE = (
-    "configuration_vaswani.py",
-    "modeling_vaswani.py",
-    "generation_vaswani.py",
-    "beam_search_vaswani.py",
-    "beam_cache_vaswani.py",
-    "layers_vaswani.py",
-    "loss_vaswani.py",
-)
-AUTO_MAP = {
-    "AutoConfig": "configuration_vaswani.VaswaniConfig",
-    "AutoModel": "modeling_vaswani.VaswaniModel",
-    "AutoModelForSeq2SeqLM": "modeling_vaswani.VaswaniForConditionalGeneration",
-}
-TARGET_TOKENIZER = "target_tokenizer"  # the subfolder, where the target has one of its own
-# What training/run.py leaves beside a model.
-RESULTS, RECIPE, CURVES = "results.json", "config.yaml", "log_history.json"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")  # reading such files can run code
 MAX_SHOWN = 5  # differences in an error
 
 

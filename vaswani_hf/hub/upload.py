@@ -38,7 +38,8 @@ from ..configuration_vaswani import VaswaniConfig
 from . import fresh_process
 from .card import CARD, card_for_push
 from .errors import HubError, NetworkError, as_hub_error
-from .folder import CURVES, PICKLES, RECIPE, RESULTS, check_folder, export
+from .folder import check_folder, export
+from .names import CURVES, PICKLES, RECIPE, RESULTS
 from .verification import sample_sentences, verify
 
 

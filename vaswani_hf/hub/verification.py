@@ -12,7 +12,7 @@ from huggingface_hub import constants, get_token
 
 from . import fresh_process
 from .errors import HubError, without_tokens
-from .folder import RESULTS
+from .names import RESULTS
 
 
 SAMPLES = ("Two dogs are playing in the snow.", "It is 5:21 PM.", "A sentence.")

@@ -41,7 +41,6 @@ def plot_training(*folders: str | PathLike[str]) -> "Figure":
     """
     if not folders:
         raise ValueError("plot_training needs the folder of at least one run.")
-    figure = new_figure()
     logs = [read_log(folder) for folder in folders]
     curves = [curve for curve in CURVES if any(_points(log, curve.name)[0] for log in logs)]
     if not curves:
@@ -50,6 +49,7 @@ def plot_training(*folders: str | PathLike[str]) -> "Figure":
             f"has none of {', '.join(curve.name for curve in CURVES)}. A run logs its first values "
             f"after logging_steps updates."
         )
+    figure = new_figure()  # late, since it loads matplotlib
     names = _names(folders)
     num_columns = min(len(curves), 2)
     num_rows = -(-len(curves) // num_columns)

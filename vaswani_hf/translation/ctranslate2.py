@@ -1,29 +1,30 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Translation by CTranslate2, from a folder in its own format."""
 
+import functools
+import logging
 import math
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import torch
-from transformers.utils import logging
-
 from ..extras import require
-from ..generation_vaswani import PAPER, POWER, WU, wu_length_penalty
+from ..hub.names import TARGET_TOKENIZER
+from ..search_settings_vaswani import PAPER, POWER, WU, wu_length_penalty
+from .engine import LongSourceError, TextTranslator
 from .loading import (
     CTRANSLATE2_WEIGHTS,
+    GENERATION_CONFIG,
     forbidden_pieces,
-    load_generation_config,
     load_tokenizers,
     read_json,
 )
-from .options import check_at_least, check_search_options, first_given
-from .translator import LongSourceError, TextTranslator
+from .options import check_at_least, check_search_options, first_given, num_processors
+from .tokenizer_file import TokenizerFile
 
 
-logger = logging.get_logger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Hypothesis(NamedTuple):
@@ -58,8 +59,8 @@ class CTranslate2Translator(TextTranslator):
         device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one.
         compute_type: what CTranslate2 computes in, such as `"int8"`; `"default"` for the
             quantization of the folder.
-        threads: CPU threads, each of which translates batches of its own; `None` for as many as
-            PyTorch uses.
+        threads: CPU threads, each of which translates batches of its own; `None` for
+            `OMP_NUM_THREADS`, or else for as many as this process has processors.
         num_beams: beam width.
         length_penalty: exponent of the length penalty, alpha.
         length_penalty_type: `"wu"` or `"power"`, as in `generate()` of Vaswani models.
@@ -108,23 +109,23 @@ class CTranslate2Translator(TextTranslator):
                 f"`vaswani-hf convert --to ctranslate2`."
             )
         # A thread for each batch: two threads at one batch are slower than one.
-        self.workers = first_given(threads, torch.get_num_threads()) if kind == "cpu" else 1
+        self.workers = first_given(threads, num_processors()) if kind == "cpu" else 1
         super().__init__(
-            *load_tokenizers(folder),
+            *_load_tokenizers(folder),
             self.workers * batch_tokens,
             self.workers * max_batch_sentences,
         )
-        config = load_generation_config(folder)
-        self.num_beams: int = first_given(num_beams, config.num_beams, 1)
-        self.length_penalty: float = first_given(length_penalty, config.length_penalty, 1.0)
+        config = read_json(folder / GENERATION_CONFIG) or {}
+        self.num_beams: int = first_given(num_beams, config.get("num_beams"), 1)
+        self.length_penalty: float = first_given(length_penalty, config.get("length_penalty"), 1.0)
         self.length_penalty_type: str = first_given(
-            length_penalty_type, getattr(config, "length_penalty_type", None), POWER
+            length_penalty_type, config.get("length_penalty_type"), POWER
         )
         self.max_extra_tokens = first_given(
-            max_extra_tokens, getattr(config, "max_extra_tokens", None), PAPER["max_extra_tokens"]
+            max_extra_tokens, config.get("max_extra_tokens"), PAPER["max_extra_tokens"]
         )
         # With patience 1 the search ends at as many ended hypotheses as beams.
-        self.patience = 1 if config.early_stopping is True else 2
+        self.patience = 1 if config.get("early_stopping") is True else 2
         self.max_positions = settings.get("max_position_embeddings")
         self.source_pieces = _load_pieces(folder, "source")
         self.target_pieces = _load_pieces(folder, "target")
@@ -148,11 +149,7 @@ class CTranslate2Translator(TextTranslator):
                 f"{error}"
             ) from error
         if self.num_beams > 1 and self.length_penalty_type == WU:
-            logger.warning_once(
-                "CTranslate2 lacks the length penalty of Wu et al.: its hypotheses are ranked "
-                "again by that formula, and a few translations in a hundred differ from those of "
-                f'generate(). With length_penalty_type="{POWER}" both give the same.'
-            )
+            warn_of_ranking_again()
 
     @classmethod
     def from_pretrained(cls, folder: str | PathLike[str], **options: Any) -> Self:
@@ -238,6 +235,26 @@ class CTranslate2Translator(TextTranslator):
             return has_ended, hypothesis.log_prob / wu_length_penalty(num_tokens, alpha)
 
         return max(hypotheses, key=rank)
+
+
+@functools.cache  # once a process
+def warn_of_ranking_again() -> None:
+    logger.warning(
+        "CTranslate2 lacks the length penalty of Wu et al.: its hypotheses are ranked again by "
+        "that formula, and a few translations in a hundred differ from those of generate(). With "
+        'length_penalty_type="%s" both give the same.',
+        POWER,
+    )
+
+
+def _load_tokenizers(folder: Path) -> tuple[Any, Any]:
+    """As `load_tokenizers`, without the library where a file is enough."""
+    has_own = (folder / TARGET_TOKENIZER / "tokenizer_config.json").is_file()
+    tokenizer = TokenizerFile.load(folder)
+    target_tokenizer = TokenizerFile.load(folder / TARGET_TOKENIZER) if has_own else None
+    if tokenizer is None or (has_own and target_tokenizer is None):
+        return load_tokenizers(folder)
+    return tokenizer, target_tokenizer
 
 
 def _parse_device(device: str | None, num_gpus: int) -> tuple[str, int]:

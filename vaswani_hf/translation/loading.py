@@ -2,35 +2,33 @@
 """What a translator reads from a folder: tokenizers and configurations, and a check of weights."""
 
 import json
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import (
-    AutoTokenizer,
-    GenerationConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-from transformers.utils import GENERATION_CONFIG_NAME
+from ..hub.names import TARGET_TOKENIZER
 
-from ..hub.folder import TARGET_TOKENIZER
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 CTRANSLATE2_WEIGHTS = "model.bin"  # every folder of CTranslate2 has it, and no other folder
+GENERATION_CONFIG = "generation_config.json"
 
 
 def load_tokenizers(
     folder: str | PathLike[str],
-) -> tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]:
+) -> tuple["PreTrainedTokenizerBase", "PreTrainedTokenizerBase | None"]:
     """The tokenizer of a folder, and the target's where `target_tokenizer/` holds one.
 
     Raises:
         ValueError: if none can be loaded; a damaged file is named.
         ImportError: if it needs a library that is not installed.
     """
+    from transformers import PreTrainedConfig
+
     tokenizer = _load_tokenizer(Path(folder))
     if not (Path(folder) / TARGET_TOKENIZER / "tokenizer_config.json").is_file():
         return tokenizer, None
@@ -38,7 +36,9 @@ def load_tokenizers(
     return tokenizer, _load_tokenizer(Path(folder) / TARGET_TOKENIZER, config=PreTrainedConfig())
 
 
-def _load_tokenizer(folder: Path, **options: Any) -> PreTrainedTokenizerBase:
+def _load_tokenizer(folder: Path, **options: Any) -> "PreTrainedTokenizerBase":
+    from transformers import AutoTokenizer
+
     for name in ("tokenizer_config.json", "tokenizer.json", "vocab.json"):
         read_json(folder / name)
     try:
@@ -53,8 +53,10 @@ def _load_tokenizer(folder: Path, **options: Any) -> PreTrainedTokenizerBase:
         ) from error
 
 
-def check_finite(model: PreTrainedModel) -> None:
+def check_finite(model: "PreTrainedModel") -> None:
     """Raise a `ValueError` if a weight is NaN or infinite."""
+    import torch
+
     for name, parameter in model.named_parameters():
         is_readable = parameter.dtype in (
             *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
@@ -70,16 +72,12 @@ def check_finite(model: PreTrainedModel) -> None:
             )
 
 
-def forbidden_pieces(config: GenerationConfig) -> list[list[int]]:
+def forbidden_pieces(config: Mapping[str, Any]) -> list[list[int]]:
     """The sequences of target ids that a generation config forbids."""
-    return [*(config.bad_words_ids or []), *([token] for token in config.suppress_tokens or [])]
-
-
-def load_generation_config(folder: Path) -> GenerationConfig:
-    """The generation config of a folder; the library's defaults if there is none."""
-    is_there = (folder / GENERATION_CONFIG_NAME).is_file()
-    read_json(folder / GENERATION_CONFIG_NAME)
-    return GenerationConfig.from_pretrained(folder) if is_there else GenerationConfig()
+    bad_words, suppressed = (
+        config.get(name) or [] for name in ("bad_words_ids", "suppress_tokens")
+    )
+    return [*bad_words, *([token] for token in suppressed)]
 
 
 def read_json(path: Path) -> Any:

@@ -1,19 +1,24 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Checks of the options of a translator."""
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from ..generation_vaswani import POWER, WU, check_length_penalty
+from ..search_settings_vaswani import POWER, WU, check_length_penalty
 
 
-def usable_device(name: str | None) -> torch.device:
+if TYPE_CHECKING:
+    import torch
+
+
+def usable_device(name: str | None) -> "torch.device":
     """The device of this name; `None` for a GPU where there is one.
 
     Raises:
         ValueError: if torch cannot compute on it.
     """
+    import torch
+
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -38,7 +43,7 @@ def check_search_options(
     num_beams: int | None,
     length_penalty: float | None,
     length_penalty_type: str | None,
-    max_extra_tokens: int | None,
+    max_extra_tokens: int | None = None,
 ) -> None:
     check_at_least(1, num_beams=num_beams)
     check_at_least(0, max_extra_tokens=max_extra_tokens)
@@ -48,6 +53,16 @@ def check_search_options(
         raise ValueError(
             f'length_penalty_type must be "{WU}" or "{POWER}", got {length_penalty_type=}.'
         )
+
+
+def num_processors() -> int:
+    """How many threads this process should use: `OMP_NUM_THREADS`, or the processors it may use."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def first_given(*values: Any) -> Any:

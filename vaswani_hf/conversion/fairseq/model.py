@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ...configuration_vaswani import VaswaniConfig
-from ...generation_vaswani import POWER
 from ...modeling_vaswani import VaswaniForConditionalGeneration
+from ...search_settings_vaswani import POWER
 from ..tensors import build_model
 from .dictionary import PAD_ID, UNK_ID
 
