@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.conftest import REPOSITORY
 from vaswani_hf import Translator
 from vaswani_hf.cli import main
 from vaswani_hf.hub.folder import export
@@ -98,6 +99,10 @@ USAGE_ERRORS = [
     "translate --model no/such/folder --engine ctranslate2 /dev/null",
     "convert a b --from marian --quantization int8",
     "convert a b --from torch",
+    "convert a tests --to onnx",
+    "convert no/such/folder b --to ctranslate2",
+    "push no/such/folder --to org/name",
+    "push tests --to a/b/c",
     "plot runs -o picture.jpeg",
     "plot no/such/folder",
 ]
@@ -127,6 +132,7 @@ def modules_of_commands():
         capture_output=True,
         text=True,
         check=True,
+        cwd=REPOSITORY,
     )
     return json.loads(done.stdout)
 

@@ -28,7 +28,7 @@ def test_a_repository_must_be_named(tmp_path, capsys):
         ),
     ],
 )
-def test_options_reach_the_push(monkeypatch, capsys, options, given):
+def test_options_reach_the_push(monkeypatch, tmp_path, capsys, options, given):
     calls = []
 
     def note(*arguments, **named):
@@ -36,9 +36,9 @@ def test_options_reach_the_push(monkeypatch, capsys, options, given):
         return Pushed("lab/name", "abc", "https://hub/lab/name", [("a b", "A B")])
 
     monkeypatch.setattr(hub, "push", note)
-    assert main(["push", "runs/mine", "--to", "lab/name", *options]) == 0
+    assert main(["push", str(tmp_path), "--to", "lab/name", *options]) == 0
     ((arguments, named),) = calls
-    assert arguments == ("runs/mine", "lab/name")
+    assert arguments == (str(tmp_path), "lab/name")
     assert given.items() <= named.items()
     shown = capsys.readouterr().out
     assert "to https://hub/lab/name (commit abc)" in shown and "a b\n    A B\n" in shown

@@ -5,6 +5,9 @@ import argparse
 import logging
 import sys
 
+from ..conversion.targets import check_target
+from ..hub.names import check_name
+
 
 def add_convert(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
@@ -31,6 +34,7 @@ def add_convert(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 FROM, TO = ("marian", "fairseq", "torch"), ("marian", "ctranslate2", "onnx")
+FILES = ("fairseq", "torch")  # formats of files; a model of another one may lie on the Hub
 # Option: the formats that have it, its type, its help. Names are arguments of the functions.
 CONVERT_OPTIONS: dict[str, tuple[tuple[str, ...], type, str]] = {
     "quantization": (("ctranslate2", "onnx"), str, "such as int8 (default: float32)"),
@@ -76,6 +80,9 @@ def _convert(arguments: argparse.Namespace) -> int:
             )
     if name == "torch" and "num_heads" not in options:
         raise ValueError("--from torch needs --num_heads, which a state dict does not contain.")
+    check_target(arguments.target)
+    if name not in FILES:
+        check_name(arguments.source)
 
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
     logging.getLogger("vaswani_hf").setLevel(logging.INFO)  # logs the assumptions

@@ -5,6 +5,8 @@ import argparse
 import logging
 import sys
 
+from ..hub.names import check_push
+
 
 def add_push(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
@@ -54,6 +56,7 @@ def add_push(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _push(arguments: argparse.Namespace) -> int:
+    check_push(arguments.folder, arguments.to)
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")
     from huggingface_hub.utils import disable_progress_bars
     from transformers.utils import logging as library_logging

@@ -5,11 +5,17 @@ Every function reads a folder or a file and writes a new folder, whole or not at
 cannot be carried over exactly, it raises a `ValueError` that lists every difference.
 """
 
-from .ctranslate2 import to_ctranslate2
-from .fairseq import from_fairseq
-from .marian import from_marian, to_marian
-from .onnx import OnnxModel, to_onnx
-from .pytorch import from_torch
+from typing import TYPE_CHECKING
+
+from ..imports import imported_at_use
+
+
+if TYPE_CHECKING:
+    from .ctranslate2 import to_ctranslate2
+    from .fairseq import from_fairseq
+    from .marian import from_marian, to_marian
+    from .onnx import OnnxModel, to_onnx
+    from .pytorch import from_torch
 
 
 __all__ = [
@@ -21,3 +27,16 @@ __all__ = [
     "to_marian",
     "to_onnx",
 ]
+
+__getattr__, __dir__ = imported_at_use(
+    __name__,
+    {
+        "OnnxModel": "onnx",
+        "from_fairseq": "fairseq",
+        "from_marian": "marian",
+        "from_torch": "pytorch",
+        "to_ctranslate2": "ctranslate2",
+        "to_marian": "marian",
+        "to_onnx": "onnx",
+    },
+)

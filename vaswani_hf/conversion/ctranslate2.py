@@ -27,7 +27,8 @@ from ..modeling_vaswani import (
 )
 from ..translation.loading import load_tokenizers
 from .differences import Differences, listed
-from .folders import AnyPath, check_target, load_vaswani, new_folder
+from .folders import load_vaswani
+from .targets import AnyPath, check_target, new_folder
 
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swish": "SWISH"}

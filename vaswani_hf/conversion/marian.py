@@ -37,13 +37,14 @@ from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..search_settings_vaswani import POWER
 from ..translation.loading import check_finite, load_tokenizers
 from .differences import Differences, listed
-from .folders import AnyPath, check_target, load_config, load_vaswani, new_folder
+from .folders import load_config, load_vaswani
 from .positions import (
     halves_to_pairs,
     has_paper_positions,
     pairs_to_halves,
     permute_model_dimension,
 )
+from .targets import AnyPath, check_target, new_folder
 from .tensors import TensorReader, build_model
 
 

@@ -39,7 +39,8 @@ from ..hub.folder import save_tokenizers
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..translation.loading import load_tokenizers
 from .differences import listed
-from .folders import AnyPath, check_target, load_vaswani, new_folder
+from .folders import load_vaswani
+from .targets import AnyPath, check_target, new_folder
 
 
 logger = logging.get_logger(__name__)

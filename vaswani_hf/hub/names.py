@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Names: of what a model's folder holds, and of a model."""
+"""Names of what a model's folder holds, of folders and of repositories."""
 
 from os import PathLike
 from pathlib import Path
@@ -45,13 +45,10 @@ def check_name(name: str | PathLike[str], revision: str | None = None) -> None:
         return
     if Path(name).exists():
         raise ValueError(f"{name} is a file; name a model's folder.")
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
     repo_id = str(name)
     try:
-        validate_repo_id(repo_id)
-    except HFValidationError:
+        check_repo_id(repo_id)
+    except ValueError:
         raise ValueError(
             f"There is no folder {name}, and {name!r} is not a valid id on the Hub."
         ) from None
@@ -61,3 +58,25 @@ def check_name(name: str | PathLike[str], revision: str | None = None) -> None:
             f"There is no {rest} in the folder {owner}. If {name} is an id on the Hub, run this "
             f"where no folder is called {owner}."
         )
+
+
+def check_push(folder: str | PathLike[str], repo_id: str) -> None:
+    """Refuse what cannot be pushed by its name, before anything is loaded.
+
+    Raises:
+        ValueError: if there is no such folder, or the name of the repository is invalid.
+    """
+    if not Path(folder).is_dir():
+        raise ValueError(f"There is no folder {folder}.")
+    check_repo_id(repo_id)
+
+
+def check_repo_id(repo_id: str) -> None:
+    """Raise a `ValueError` if the Hub would not take this name of a repository."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(f"{repo_id} is not a valid name of a repository: {error}") from None

@@ -22,16 +22,10 @@ from huggingface_hub import (
 )
 from huggingface_hub.errors import (
     HfHubHTTPError,
-    HFValidationError,
     OfflineModeIsEnabled,
     RemoteEntryNotFoundError,
 )
-from huggingface_hub.utils import (
-    build_hf_headers,
-    get_session,
-    hf_raise_for_status,
-    validate_repo_id,
-)
+from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 from transformers.utils import CONFIG_NAME
 
 from ..configuration_vaswani import VaswaniConfig
@@ -39,7 +33,7 @@ from . import fresh_process
 from .card import CARD, card_for_push
 from .errors import HubError, NetworkError, as_hub_error
 from .folder import check_folder, export
-from .names import CURVES, PICKLES, RECIPE, RESULTS
+from .names import CURVES, PICKLES, RECIPE, RESULTS, check_push, check_repo_id
 from .verification import sample_sentences, verify
 
 
@@ -101,6 +95,7 @@ def push(
         HubError: if the Hub cannot be reached or refuses, or the fetched model translates
             differently.
     """
+    check_push(folder, repo_id)
     folder = Path(folder)
     check_pushable(folder)
     languages = (source_language, target_language)
@@ -125,8 +120,6 @@ def push(
 
 def check_pushable(folder: Path) -> None:
     """Refuse with a `ValueError` a folder that is not a complete Vaswani model."""
-    if not folder.is_dir():
-        raise ValueError(f"There is no folder {folder}.")
     model_type = check_folder(folder).get("model_type")
     if model_type != VaswaniConfig.model_type:
         raise ValueError(
@@ -157,10 +150,7 @@ def prepare(
             holds another kind of model, or is public although a private one is asked for.
         HubError: if the Hub cannot be reached or refuses.
     """
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise ValueError(f"{repo_id} is not a valid name of a repository: {error}") from None
+    check_repo_id(repo_id)
     if token is None and get_token() is None and not constants.HF_HUB_OFFLINE:
         raise HubError("No token to push with; log in with `hf auth login`, or set HF_TOKEN.")
     api = HfApi(token=token)

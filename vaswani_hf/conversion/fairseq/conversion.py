@@ -10,7 +10,7 @@ from transformers.utils import logging
 from ...hub.folder import export
 from ...modeling_vaswani import VaswaniForConditionalGeneration
 from ..differences import Differences, listed
-from ..folders import AnyPath, new_folder
+from ..targets import AnyPath, new_folder
 from .checkpoint import find_checkpoint, read_checkpoint
 from .codes import find_codes
 from .dictionary import SPECIAL_PIECES, find_dictionaries, read_dictionary

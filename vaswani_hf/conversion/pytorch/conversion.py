@@ -12,7 +12,7 @@ from ...configuration_vaswani import VaswaniConfig
 from ...hub.folder import export
 from ...modeling_vaswani import VaswaniForConditionalGeneration
 from ..differences import Differences, listed
-from ..folders import AnyPath, check_target, new_folder
+from ..targets import AnyPath, check_target, new_folder
 from ..tensors import build_model
 from .layers import StackReader
 from .stacks import find_stacks, refuse_annotated_transformer
