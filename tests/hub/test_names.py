@@ -26,5 +26,5 @@ def test_a_file_and_a_missing_folder_are_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="file is a file; name a model's folder"):
         check_name(tmp_path / "file")
-    with pytest.raises(ValueError, match="There is no folder .*file"):
+    with pytest.raises(ValueError, match=r"There is no folder .*file"):
         check_push(tmp_path / "file", "org/name")
