@@ -317,7 +317,7 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         metadata={"help": "sacrebleu's tokenizer for BLEU; `none` for text that is tokenised"},
     )
     bleu_lowercase: bool = field(
-        default=False, metadata={"help": "lower-case texts before BLEU compares them"}
+        default=False, metadata={"help": "lower-case texts before BLEU and chrF++ compare them"}
     )
     compound_split_bleu: str | None = field(
         default=None,
