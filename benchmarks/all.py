@@ -90,9 +90,7 @@ def main() -> None:
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     begun, rows = time.monotonic(), []
     for name in options.shapes.split(","):
-        sentences, tokens, thorough, quick = SHAPES[name]
-        config = VaswaniConfig(**parse_arguments([name]).model)
-        shape = Shape(name, config, sentences, tokens, quick if options.quick else thorough)
+        shape = shape_of(name, quick=options.quick)
         for work in options.works.split(","):
             for row in measure(shape, work, [int(n) for n in options.threads.split(",")], rounds):
                 print(f"{time.monotonic() - begun:4.0f} s", *shown(row).values(), flush=True)
@@ -135,6 +133,13 @@ class Shape:
     def source(self) -> torch.Tensor:
         """The ids of a search, `(B, S)`."""
         return draw_sources(self.config, self.sentences, self.tokens)
+
+
+def shape_of(recipe: str, *, quick: bool = False) -> Shape:
+    """The shape of a recipe's model, with the batch that it is measured with."""
+    sentences, tokens, thorough, fewer = SHAPES[recipe]
+    config = VaswaniConfig(**parse_arguments([recipe]).model)
+    return Shape(recipe, config, sentences, tokens, fewer if quick else thorough)
 
 
 def measure(

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import all as benchmark
 from benchmarks.contest import OURS, PEER
+from tests.conftest import REPOSITORY
 
 
 def test_a_ratio_is_of_the_same_round():
@@ -63,6 +64,14 @@ def test_the_table_of_a_processor_has_a_column_for_each_number_of_threads():
         "| Beam 4, `base` | 1.20 (1.10 to 1.25); 68 % | 1.40 (1.30 to 1.50); 68 % |\n"
         "| Beam 4, `base`, beside CTranslate2 | 0.70 (0.60 to 0.80) | 0.50 (0.40 to 0.60) |\n"
     )
+
+
+def test_the_page_of_speeds_has_the_table_of_each_result():
+    page = (REPOSITORY / "docs" / "speed.md").read_text(encoding="utf-8")
+    paths = sorted((REPOSITORY / "benchmarks" / "results").glob("*-all-*.json"))
+    assert paths
+    for path in paths:
+        assert benchmark.markdown(json.loads(path.read_text(encoding="utf-8"))) in page, path.name
 
 
 @pytest.fixture(scope="module")

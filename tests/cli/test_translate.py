@@ -295,7 +295,8 @@ def test_a_small_model_is_not_spread_over_many_threads(folder, translate, large_
 def test_the_threads_are_told_where_somebody_looks(folder, translate, large_machine, monkeypatch):
     assert translate(folder, "a b\n", "--threads", "3")[2] == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert "vaswani-hf: 3 CPU threads, for 8 cores." in translate(folder, "a\n", "--threads=3")[2]
+    told = translate(folder, "a\n", "--threads=3")[2]
+    assert "vaswani-hf: CPU threads: 3; cores: 8." in told
 
 
 def test_an_unknown_compute_type_is_refused_by_name(ctranslate2_folder, capsys):

@@ -55,7 +55,9 @@ def take_threads(
     torch.set_num_threads(training.threads)
     if training.process_index:
         return
-    logger.info("CPU threads of a process: %d, for %d cores: %s.", training.threads, cores, reason)
+    logger.info(
+        "CPU threads of a process: %d; cores for it: %d (%s).", training.threads, cores, reason
+    )
     if checkpoint is not None and before not in (None, training.threads):
         logger.warning(
             "%s was computed by %d threads and is resumed by %d, which round sums differently: the "

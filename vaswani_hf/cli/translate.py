@@ -148,7 +148,7 @@ def _take_threads(translator: Translator, threads: int | None, *, is_typed: bool
         threads = paying_threads(rows, width, cores) if width else cores
     torch.set_num_threads(threads)
     if sys.stderr.isatty():  # as the progress bar; what is kept in a file is for errors
-        print(f"vaswani-hf: {threads} CPU threads, for {cores} cores.", file=sys.stderr)
+        print(f"vaswani-hf: CPU threads: {threads}; cores: {cores}.", file=sys.stderr)
 
 
 def _write_translations(

@@ -52,7 +52,7 @@ def test_a_small_model_takes_one_thread_and_a_large_one_all_cores(training, capl
     with caplog.at_level(logging.INFO, logger="training"):
         take_threads(training, VaswaniConfig(d_model=32, num_heads=2), None, {})
     assert training.threads == torch.get_num_threads() == 1
-    assert "CPU threads of a process: 1, for 8 cores: more would not pay" in caplog.text
+    assert "CPU threads of a process: 1; cores for it: 8 (more would not pay" in caplog.text
     training.threads, training.target_tokens = None, 50_000
     take_threads(training, VaswaniConfig(), None, {})
     assert training.threads == torch.get_num_threads() == 8
@@ -95,7 +95,7 @@ def test_a_resumed_run_takes_the_threads_that_its_folder_names(tmp_path, monkeyp
     shutil.copytree(first, tmp_path / "same")
     resume = ["--max_steps", "2", "--resume_from_checkpoint", "auto", "--output_dir"]
     done = run_here(*command, *resume, str(tmp_path / "same"))
-    assert "CPU threads of a process: 2, for 8 cores: as many as before." in done.stderr
+    assert "CPU threads of a process: 2; cores for it: 8 (as many as before)." in done.stderr
     assert results_of(tmp_path / "same")["hardware"]["torch_threads"] == 2
 
     done = run_here(*command, *resume, str(first), "--threads", "1")
