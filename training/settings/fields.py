@@ -326,6 +326,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "tokenizer: `moses-de`, or `none` for text that is tokenised"
         },
     )
+    threads: int | None = field(
+        default=None,
+        metadata={
+            "help": "CPU threads of a process; unless given OMP_NUM_THREADS, those of a checkpoint "
+            "that is resumed, or as many as there are cores and as pay for the model's size"
+        },
+    )
     dry_run: bool = field(
         default=False, metadata={"help": "show what the run would take, and train nothing"}
     )
