@@ -37,7 +37,8 @@ def test_help_names_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    assert all(f"    {name} " in shown for name in ("translate", "convert", "push", "plot"))
+    names = ("translate", "evaluate", "compare", "convert", "push", "plot")
+    assert all(f"    {name} " in shown for name in names)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,8 @@ def test_what_a_terminal_cannot_show_is_spelled_out(tmp_path, monkeypatch):
 
 # What is said without a model is said at once: a process imports what the command needs, and no
 # library of a model. By the clock this could not be tested.
-HELP = ["--help", "--version", *(f"{name} --help" for name in ("translate", "convert", "push"))]
+COMMANDS = ("translate", "evaluate", "compare", "convert", "push", "plot")
+HELP = ["--help", "--version", *(f"{name} --help" for name in COMMANDS)]
 USAGE_ERRORS = [
     *("", "transform", "translate", "convert a b", "push a", "plot"),
     "translate --model m --num_beams four",
@@ -91,7 +93,10 @@ USAGE_ERRORS = [
     "translate --model m --chunk_sentences 0",
     "translate --model m --length_penalty nan",
     "translate --model m --length_penalty_type log",
-    "translate --model m --threads 1",
+    "translate --model m --threads 0",
+    "translate --model m --compute_type int8",
+    "compare a --references b",
+    "evaluate --hypotheses a --references b --metrics meteor",
     "translate --model m --engine ctranslate2 --threads 0",
     "translate --model m --engine ctranslate2 --revision main",
     "translate --model m nowhere.txt",

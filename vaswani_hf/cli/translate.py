@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from ..hub.names import check_name
+from ..processor import available_cores, paying_threads, threads_of_environment
 from ..text.lines import decode_lines
 from ..translation.options import check_at_least, check_search_options
 
 
 if TYPE_CHECKING:
-    from ..translation import TextTranslator
+    from ..translation import TextTranslator, Translator
 
 
-CTRANSLATE2_OPTIONS = ("compute_type", "threads")
+CTRANSLATE2_OPTIONS = ("compute_type",)
 
 
 def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -84,7 +85,11 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "quantization)",
     )
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="ctranslate2: number of CPU threads"
+        "--threads",
+        type=int,
+        metavar="N",
+        help="number of CPU threads; with ctranslate2, each translates batches of its own "
+        "(default: OMP_NUM_THREADS, or as many as there are cores and as pay for the model's size)",
     )
     parser.set_defaults(run=_translate)
 
@@ -92,7 +97,7 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 def _translate(arguments: argparse.Namespace) -> int:
     _check_options(arguments)
     with _source(arguments.file) as source:
-        translator = _load_translator(arguments)
+        translator = _load_translator(arguments, is_typed=source.isatty())
         # What is typed is answered line by line.
         size = 1 if source.isatty() else arguments.chunk_sentences
         progress = sys.stderr.isatty() and not source.isatty()
@@ -105,12 +110,14 @@ def _translate(arguments: argparse.Namespace) -> int:
 def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.chunk_sentences < 1:
         raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
+    if arguments.threads is not None and arguments.threads < 1:
+        raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
     if arguments.revision is not None and arguments.engine == "ctranslate2":
         raise ValueError("--revision is for --engine transformers only.")
     for name in CTRANSLATE2_OPTIONS:
         if getattr(arguments, name) is not None and arguments.engine != "ctranslate2":
             raise ValueError(f"--{name} is for --engine ctranslate2 only.")
-    check_at_least(1, batch_tokens=arguments.batch_tokens, threads=arguments.threads)
+    check_at_least(1, batch_tokens=arguments.batch_tokens)
     check_search_options(
         arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
     )
@@ -118,14 +125,15 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError("Standard output is closed; open it to receive the translations.")
 
 
-def _load_translator(arguments: argparse.Namespace) -> "TextTranslator":
+def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
     names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
     options = {name: getattr(arguments, name) for name in names}
-    for name in ("revision", *CTRANSLATE2_OPTIONS):  # which one of the engines lacks
+    is_fast = arguments.engine == "ctranslate2"
+    for name in (*CTRANSLATE2_OPTIONS, "threads") if is_fast else ("revision",):
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
     # Each engine loads what it needs, and CTranslate2 neither torch nor transformers.
-    if arguments.engine == "ctranslate2":
+    if is_fast:
         from ..translation import CTranslate2Translator
 
         return CTranslate2Translator(arguments.model, **options)
@@ -136,7 +144,28 @@ def _load_translator(arguments: argparse.Namespace) -> "TextTranslator":
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
-    return Translator.from_pretrained(arguments.model, **options)
+    translator = Translator.from_pretrained(arguments.model, **options)
+    _take_threads(translator, arguments.threads, is_typed=is_typed)
+    return translator
+
+
+def _take_threads(translator: "Translator", threads: int | None, *, is_typed: bool) -> None:
+    """Let torch compute by as many threads as pay for the model, and say so."""
+    import torch
+
+    model = translator.model
+    if threads is None and model.device.type != "cpu":
+        return
+    cores = available_cores()
+    threads = threads or threads_of_environment()
+    if threads is None:
+        sentences = 1 if is_typed else translator.max_batch_sentences
+        rows = sentences * translator.num_beams
+        width = getattr(model.config, "hidden_size", None)  # which the library lets a model lack
+        threads = paying_threads(rows, width, cores) if width else cores
+    torch.set_num_threads(threads)
+    if sys.stderr.isatty():  # as the progress bar; what is kept in a file is for errors
+        print(f"vaswani-hf: CPU threads: {threads}; cores: {cores}.", file=sys.stderr)
 
 
 def _write_translations(

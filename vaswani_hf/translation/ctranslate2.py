@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from ..extras import require
 from ..hub.names import TARGET_TOKENIZER
+from ..processor import available_cores, threads_of_environment
 from ..search_settings_vaswani import PAPER, POWER, WU, wu_length_penalty
 from .engine import LongSourceError, TextTranslator
 from .loading import (
@@ -20,7 +21,7 @@ from .loading import (
     load_tokenizers,
     read_json,
 )
-from .options import check_at_least, check_search_options, first_given, num_processors
+from .options import check_at_least, check_search_options, first_given
 from .tokenizer_file import TokenizerFile
 
 
@@ -60,7 +61,7 @@ class CTranslate2Translator(TextTranslator):
         compute_type: what CTranslate2 computes in, such as `"int8"`; `"default"` for the
             quantization of the folder.
         threads: CPU threads, each of which translates batches of its own; `None` for
-            `OMP_NUM_THREADS`, or else for as many as this process has processors.
+            `OMP_NUM_THREADS`, or else for as many as there are cores.
         num_beams: beam width.
         length_penalty: exponent of the length penalty, alpha.
         length_penalty_type: `"wu"` or `"power"`, as in `generate()` of Vaswani models.
@@ -109,7 +110,8 @@ class CTranslate2Translator(TextTranslator):
                 f"`vaswani-hf convert --to ctranslate2`."
             )
         # A thread for each batch: two threads at one batch are slower than one.
-        self.workers = first_given(threads, num_processors()) if kind == "cpu" else 1
+        chosen = first_given(threads, threads_of_environment(), available_cores())
+        self.workers = chosen if kind == "cpu" else 1
         super().__init__(
             *_load_tokenizers(folder),
             self.workers * batch_tokens,

@@ -1,7 +1,6 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Checks of the options of a translator."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from ..search_settings_vaswani import POWER, WU, check_length_penalty
@@ -53,16 +52,6 @@ def check_search_options(
         raise ValueError(
             f'length_penalty_type must be "{WU}" or "{POWER}", got {length_penalty_type=}.'
         )
-
-
-def num_processors() -> int:
-    """How many threads this process should use: `OMP_NUM_THREADS`, or the processors it may use."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    if given.isdecimal() and int(given):
-        return int(given)
-    if hasattr(os, "sched_getaffinity"):  # on Linux
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def first_given(*values: Any) -> Any:
