@@ -43,6 +43,7 @@ onednn_linear = find_in_torch("ops.mkldnn._linear_pointwise", None)
 native_layer_norm = find_in_torch("native_layer_norm", None)
 native_layer_norm_backward = find_in_torch("ops.aten.native_layer_norm_backward", None)
 are_transforms_active = find_in_torch("_C._are_functorch_transforms_active", lambda: True)
+has_global_hooks = find_in_torch("nn.modules.module._has_any_global_hook", lambda: True)
 is_graph_kept = find_in_torch("_C._autograd._get_current_graph_task_keep_graph", lambda: True)
 
 
