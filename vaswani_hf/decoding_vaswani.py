@@ -20,8 +20,8 @@ sentence (1 or K), `H` heads, `S` source length, `E` entries, `V` vocabulary.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +35,14 @@ from transformers import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .layers_vaswani import FasterForward, has_global_hooks, is_on_plain_cpu, linear
+from .layers_vaswani import (
+    FasterForward,
+    has_global_hooks,
+    is_for_onednn,
+    is_on_plain_cpu,
+    linear,
+    onednn_linear,
+)
 
 
 # When a search may do so
@@ -119,89 +126,106 @@ def _is_untouched(module: nn.Module) -> bool:
 # The step
 
 
-@dataclass
-class Normalization:
-    """`LayerNorm(x + Sublayer(x))` of section 3.1."""
+LEAST_FOR_BMM = 400  # multiplications of a head, below which torch has no fast product
 
-    shape: tuple[int, ...]
-    weight: Tensor | None
-    bias: Tensor | None
-    eps: float
 
-    @classmethod
-    def of(cls, norm: nn.LayerNorm) -> Self:
-        """As a module has it."""
-        return cls(norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+class Product:
+    """`x W^T + b`, and what of it is the same at each step: where it is multiplied.
+
+    Args:
+        weight: `(out, in)`.
+        bias: `(out,)`, or none.
+        activation: of the result, or none; ReLU is part of oneDNN's product.
+    """
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, activation: nn.Module | None = None
+    ) -> None:
+        self.weight, self.bias, self.activation = weight, bias, activation
+        self.is_relu = type(activation) is nn.ReLU
+        self.num_rows, self.is_for_onednn = 0, False
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Multiply `(rows, in)`."""
+        if len(x) != self.num_rows:
+            self.num_rows, self.is_for_onednn = len(x), is_for_onednn(x, self.weight)
+        if self.is_for_onednn:
+            fused = "relu" if self.is_relu else "none"
+            y = onednn_linear(x, self.weight, self.bias, fused, [], "")
+            return y if self.is_relu or self.activation is None else self.activation(y)
+        y = F.linear(x, self.weight, self.bias)
+        if self.is_relu:
+            return torch.relu_(y)
+        return y if self.activation is None else self.activation(y)
+
+
+class Norm:
+    """`LayerNorm(x + Sublayer(x))` of section 3.1, given the sum."""
+
+    def __init__(self, norm: nn.LayerNorm) -> None:
+        self.arguments = norm.normalized_shape, norm.weight, norm.bias, norm.eps
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalize `(rows, d_model)`."""
-        return torch.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+        return torch.layer_norm(x, *self.arguments)
 
 
-@dataclass
-class LayerWeights:
-    """What a step multiplies by in a layer; pairs are a matrix, `(out, in)`, and its bias or none.
+class LayerSteps:
+    """What a step multiplies by in a decoder layer, and the memory's keys and values.
 
-    The queries' have the factor `1 / sqrt(d_k)` of attention. Keys and values of a head are
-    neighbours: what is made of one token is kept by one copy.
+    The queries have the factor `1 / sqrt(d_k)` of attention.
+
+    Args:
+        layer: the decoder layer.
+        memory: `(B, S, d_model)`.
     """
 
-    own: tuple[Tensor, Tensor | None]  # queries of all heads, then keys and values of each
-    own_output: tuple[Tensor, Tensor | None]
-    own_norm: Normalization
-    query: tuple[Tensor, Tensor | None]  # of cross-attention
-    query_output: tuple[Tensor, Tensor | None]
-    query_norm: Normalization
-    inner: tuple[Tensor, Tensor | None]
-    activation: nn.Module
-    outer: tuple[Tensor, Tensor | None]
-    outer_norm: Normalization
-
-    @classmethod
-    def of(cls, layer: Any) -> Self:
-        """Those of a decoder layer."""
+    def __init__(self, layer: Any, memory: Tensor) -> None:
         own, cross, feed_forward = layer.self_attention, layer.cross_attention, layer.feed_forward
-        return cls(
-            own=stacked([scaled_query(own), keys_and_values(own)]),
-            own_output=pair(own.output_proj),
-            own_norm=Normalization.of(layer.self_attention_norm),
-            query=scaled_query(cross),
-            query_output=pair(cross.output_proj),
-            query_norm=Normalization.of(layer.cross_attention_norm),
-            inner=pair(feed_forward.inner),
-            activation=feed_forward.activation,
-            outer=pair(feed_forward.outer),
-            outer_norm=Normalization.of(layer.feed_forward_norm),
+        queries, keys_and_values = (
+            scaled_query(own),
+            stacked(pair(own.key_proj), pair(own.value_proj)),
         )
+        self.own = Product(*stacked(queries, keys_and_values))
+        self.own_output = Product(*pair(own.output_proj))
+        self.own_norm = Norm(layer.self_attention_norm)
+        self.query = Product(*scaled_query(cross))
+        self.output = Product(*pair(cross.output_proj))
+        self.norm = Norm(layer.cross_attention_norm)
+        self.inner = Product(*pair(feed_forward.inner), feed_forward.activation)
+        self.outer = Product(*pair(feed_forward.outer))
+        self.outer_norm = Norm(layer.feed_forward_norm)
+        # Keys, then values: (B * H, S, d_k) and (B * H, S, d_v).
+        self.memory = [
+            linear(memory, *pair(projection))
+            .unflatten(-1, (own.config.num_heads, -1))
+            .transpose(1, 2)
+            .flatten(0, 1)
+            for projection in (cross.key_proj, cross.value_proj)
+        ]
+        self.past = [states[:, :0] for states in self.memory]  # (B * H, capacity, ...)
 
 
-def pair(projection: nn.Linear) -> tuple[Tensor, Tensor | None]:
+Pair = tuple[Tensor, Tensor | None]  # a matrix, `(out, in)`, and its bias or none
+
+
+def pair(projection: nn.Linear) -> Pair:
     """Its matrix and its bias."""
     return projection.weight, projection.bias
 
 
-def scaled_query(attention: Any) -> tuple[Tensor, Tensor | None]:
+def scaled_query(attention: Any) -> Pair:
     """The matrix and bias of the queries, times the factor of the dot products."""
     weight, bias = pair(attention.query_proj)
     return weight * attention.scaling, None if bias is None else bias * attention.scaling
 
 
-def stacked(pairs: list[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor | None]:
-    """One matrix and bias for several products of the same rows."""
-    biases = [bias for _, bias in pairs if bias is not None]
-    return torch.cat([weight for weight, _ in pairs]), torch.cat(biases) if biases else None
-
-
-def keys_and_values(attention: Any) -> tuple[Tensor, Tensor | None]:
-    """The matrix and bias of keys and values, head by head."""
-
-    def by_head(key: Tensor, value: Tensor) -> Tensor:
-        heads = [part.unflatten(0, (attention.config.num_heads, -1)) for part in (key, value)]
-        return torch.cat(heads, dim=1).flatten(0, 1)
-
-    key, value = attention.key_proj, attention.value_proj
-    bias = None if key.bias is None else by_head(key.bias, value.bias)
-    return by_head(key.weight, value.weight), bias
+def stacked(one: Pair, other: Pair) -> Pair:
+    """One matrix and bias for two products of the same rows."""
+    (weight, bias), (other_weight, other_bias) = one, other
+    if bias is None or other_bias is None:
+        return torch.cat((weight, other_weight)), None
+    return torch.cat((weight, other_weight)), torch.cat((bias, other_bias))
 
 
 class DecoderSteps:
@@ -222,29 +246,20 @@ class DecoderSteps:
     def __init__(
         self, model: Any, memory: Tensor, memory_mask: Tensor | None, num_beams: int
     ) -> None:
-        self.decoder, self.lm_head, self.num_beams = model.model.decoder, model.lm_head, num_beams
+        self.decoder, self.num_beams = model.model.decoder, num_beams
         self.num_heads = model.config.num_heads
         self.d_k, self.d_v = model.config.head_widths
         self.lowest = torch.finfo(memory.dtype).min
-        self.layers = [LayerWeights.of(layer) for layer in self.decoder.layers]
+        self.layers = [LayerSteps(layer, memory) for layer in self.decoder.layers]
+        self.lm_head = Product(model.lm_head.weight, model.lm_head.bias)
         self.num_sentences = len(memory)
         self.num_tokens = self.num_entries = self.capacity = 0
         self.slots: Tensor | None = None  # none while all beams are alike
-        # Of each layer, (B, H, S, d_k + d_v) and (B, H, capacity, d_k + d_v).
-        self.memory = [
-            self._by_head(linear(memory, *keys_and_values(layer.cross_attention))).contiguous()
-            for layer in self.decoder.layers
-        ]
-        self.past = [kept.new_empty(*kept.shape[:2], 0, kept.shape[3]) for kept in self.memory]
         self.memory_mask = None  # added to scores, (B, 1, 1, S)
         if memory_mask is not None and not memory_mask.all():
             is_padding = memory_mask.eq(0)[:, None, None]
             self.memory_mask = memory.new_zeros(is_padding.shape)
             self.memory_mask.masked_fill_(is_padding, self.lowest)
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        """Turn `(B, T, H * width)` into `(B, H, T, width)`."""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def logits(self, ids: Tensor) -> Tensor:
         """Logits of the piece after hypotheses `(B * K, length)`.
@@ -256,7 +271,7 @@ class DecoderSteps:
             ids = ids[:: self.num_beams]
         for place in range(self.num_tokens, ids.shape[1]):
             states = self._states(ids[:, place])
-        return linear(states, *pair(self.lm_head))
+        return self.lm_head(states)
 
     def _states(self, ids: Tensor) -> Tensor:
         """The states `(B * Q, d_model)` of the next token of each hypothesis, `(B * Q,)`."""
@@ -265,45 +280,59 @@ class DecoderSteps:
         x = F.embedding(ids, self.decoder.embed_tokens.weight) * embedding.scale
         x = x + position.to(x.dtype)
         places, mask = self._make_room(len(ids) // self.num_sentences)
-        widths = [self.num_heads * self.d_k, self.num_heads * (self.d_k + self.d_v)]
-        for number, layer in enumerate(self.layers):
-            query, new = linear(x, *layer.own).split(widths, dim=1)
-            mixed = self._attend(query, self._write(number, new, places), mask)
-            x = layer.own_norm(x + linear(mixed, *layer.own_output))
-            mixed = self._attend(linear(x, *layer.query), self.memory[number], self.memory_mask)
-            x = layer.query_norm(x + linear(mixed, *layer.query_output))
-            inner = layer.activation(linear(x, *layer.inner))
-            x = layer.outer_norm(x + linear(inner, *layer.outer))
+        widths = [self.num_heads * width for width in (self.d_k, self.d_k, self.d_v)]
+        for layer in self.layers:
+            query, *new = layer.own(x).split_with_sizes(widths, dim=1)
+            mixed = self._attend(query, mask, *self._write(layer.past, new, places))
+            x = layer.own_norm(x + layer.own_output(mixed))
+            mixed = self._attend(layer.query(x), self.memory_mask, *layer.memory)
+            x = layer.norm(x + layer.output(mixed))
+            x = layer.outer_norm(x + layer.outer(layer.inner(x)))
         self.num_tokens += 1
         return self.decoder.final_norm(x)
 
-    def _attend(self, query: Tensor, kept: Tensor, mask: Tensor | None) -> Tensor:
-        """Let queries `(B * Q, H * d_k)` look at kept keys and values: `(B * Q, H * d_v)`.
+    def _attend(self, query: Tensor, mask: Tensor | None, key: Tensor, value: Tensor) -> Tensor:
+        """Let queries `(B * Q, H * d_k)` look at keys and values: `(B * Q, H * d_v)`.
 
         Args:
             query: scaled already.
-            kept: `(B, H, E, d_k + d_v)`.
             mask: added to the scores, broadcast to `(B, H, Q, E)`; `None` for all.
+            key: `(B * H, E, d_k)`.
+            value: `(B * H, E, d_v)`.
         """
-        query = self._by_head(query.unflatten(0, (self.num_sentences, -1)))
-        keys, values = kept.flatten(0, 1).split([self.d_k, self.d_v], dim=-1)
-        scores = torch.bmm(query.flatten(0, 1), keys.transpose(1, 2))  # (B * H, Q, E)
-        if mask is not None:
-            scores.unflatten(0, (-1, self.num_heads)).add_(mask)
-        mixed = torch.bmm(scores.softmax(dim=-1), values).unflatten(0, (-1, self.num_heads))
-        return mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+        num_sentences, num_heads, d_k = self.num_sentences, self.num_heads, self.d_k
+        num_new = len(query) // num_sentences
+        if num_new == 1:
+            query = query.reshape(-1, 1, d_k)
+        else:
+            query = query.view(num_sentences, num_new, num_heads, d_k).transpose(1, 2)
+            query = query.reshape(-1, num_new, d_k)
+        if num_new * key.shape[1] * self.d_v < LEAST_FOR_BMM:
+            query, key, value = (
+                states.unflatten(0, (num_sentences, num_heads)) for states in (query, key, value)
+            )
+            mixed = F.scaled_dot_product_attention(query, key, value, mask, scale=1.0)
+            mixed = mixed.flatten(0, 1)
+        else:
+            scores = torch.bmm(query, key.transpose(1, 2))  # (B * H, Q, E)
+            if mask is not None:
+                scores.view(num_sentences, num_heads, num_new, -1).add_(mask)
+            mixed = torch.bmm(scores.softmax(dim=-1), value)
+        if num_new > 1:
+            mixed = mixed.view(num_sentences, num_heads, num_new, -1).transpose(1, 2)
+        return mixed.reshape(num_sentences * num_new, -1)
 
-    def _make_room(self, num_new: int) -> tuple[slice | Tensor, Tensor | None]:
+    def _make_room(self, num_new: int) -> tuple[int | Tensor, Tensor | None]:
         """Choose entries for `num_new` tokens of each sentence.
 
         Returns:
-            Where the rows of all layers keep them: a slice of the entries, or an index of rows
-            `(B * H * Q,)`; and the mask of what each beam sees, `(B, 1, Q, E)`, `None` for all.
+            Where each layer keeps them: one entry of all rows, or places `(B * H * Q,)` among all
+            entries; and the mask of what each beam sees, `(B, 1, Q, E)`, `None` for all.
         """
         if num_new == 1:
             self.num_entries = self.num_tokens + 1
             self._grow()
-            return slice(self.num_tokens, self.num_entries), None
+            return self.num_tokens, None
         num_sentences, num_heads = self.num_sentences, self.num_heads
         if self.slots is None:
             self.slots = torch.arange(self.num_tokens).expand(num_sentences, num_new, -1)
@@ -316,7 +345,9 @@ class DecoderSteps:
         self._grow()
         self.slots = torch.cat((self.slots, new.unsqueeze(-1)), dim=-1)
         mask = torch.full(
-            (num_sentences, num_new, self.num_entries), self.lowest, dtype=self.past[0].dtype
+            (num_sentences, num_new, self.num_entries),
+            self.lowest,
+            dtype=self.layers[0].past[0].dtype,
         )
         mask.scatter_(2, self.slots, 0.0)
         first = torch.arange(num_sentences * num_heads).view(-1, num_heads, 1) * self.capacity
@@ -327,22 +358,27 @@ class DecoderSteps:
         if self.num_entries <= self.capacity:
             return
         old, self.capacity = self.capacity, max(16, 2 * self.num_entries)
-        for number, kept in enumerate(self.past):
-            # Zeros: what no beam sees has the weight 0, and 0 times anything must be 0.
-            larger = kept.new_zeros(*kept.shape[:2], self.capacity, kept.shape[3])
-            larger[:, :, :old] = kept
-            self.past[number] = larger
+        for layer in self.layers:
+            for number, states in enumerate(layer.past):
+                # Zeros: what no beam sees has the weight 0, and 0 times anything must be 0.
+                larger = states.new_zeros(len(states), self.capacity, states.shape[2])
+                larger[:, :old] = states
+                layer.past[number] = larger
 
-    def _write(self, number: int, new: Tensor, places: slice | Tensor) -> Tensor:
-        """Keep keys and values `(B * Q, H * (d_k + d_v))` of a layer: all that there are then."""
-        kept = self.past[number]
-        rows = self._by_head(new.unflatten(0, (self.num_sentences, -1)))
-        if isinstance(places, slice):
-            kept[:, :, places] = rows
-        else:
-            width = kept.shape[3]
-            kept.view(-1, width).index_copy_(0, places, rows.reshape(-1, width))
-        return kept[:, :, : self.num_entries]
+    def _write(
+        self, past: list[Tensor], new: list[Tensor], places: int | Tensor
+    ) -> Iterator[Tensor]:
+        """Keep a layer's keys and values `(B * Q, H * width)`: all that there are then."""
+        for kept, states in zip(past, new, strict=True):
+            width = kept.shape[2]
+            if isinstance(places, int):
+                by_head = states.view(self.num_sentences, self.num_heads, width)
+                kept.view(*by_head.shape[:2], -1, width)[:, :, places] = by_head
+            else:
+                states = states.view(self.num_sentences, -1, self.num_heads, width)
+                states = states.transpose(1, 2).reshape(-1, width)
+                kept.view(-1, width).index_copy_(0, places, states)
+            yield kept[:, : self.num_entries]
 
     def reorder(self, rows: Tensor) -> None:
         """Give each beam the row that it continues, of `B * K`.
@@ -359,8 +395,11 @@ class DecoderSteps:
     def keep(self, sentences: Tensor) -> None:
         """Forget all sentences but these; `(B,)`, places in the running batch."""
         self.num_sentences = len(sentences)
-        self.memory = [kept.index_select(0, sentences) for kept in self.memory]
-        self.past = [kept.index_select(0, sentences) for kept in self.past]
+        first = sentences.unsqueeze(1) * self.num_heads
+        rows = (first + torch.arange(self.num_heads)).flatten()
+        for layer in self.layers:
+            layer.memory = [states.index_select(0, rows) for states in layer.memory]
+            layer.past = [states.index_select(0, rows) for states in layer.past]
         if self.memory_mask is not None:
             self.memory_mask = self.memory_mask[sentences]
         if self.slots is not None:
@@ -374,15 +413,15 @@ class DecoderSteps:
         if slots is None:
             slots = torch.arange(self.num_tokens).expand(num_sentences, num_beams, -1)
         sentences = torch.arange(num_sentences).view(-1, 1, 1)
-        for number, (past, kept) in enumerate(zip(self.past, self.memory, strict=True)):
-            chosen = past[sentences, :, slots].flatten(0, 1).transpose(1, 2)  # (B * K, H, T, ...)
-            own.update(*self._keys_and_values(chosen), number)
-            repeated = kept.repeat_interleave(num_beams, dim=0)
-            memory.update(*self._keys_and_values(repeated), number)
+        for number, layer in enumerate(self.layers):
+            past, kept = (
+                [rows.unflatten(0, (num_sentences, -1)) for rows in states]
+                for states in (layer.past, layer.memory)
+            )
+            chosen = (rows[sentences, :, slots].flatten(0, 1).transpose(1, 2) for rows in past)
+            own.update(*(rows.contiguous() for rows in chosen), number)
+            memory.update(*(rows.repeat_interleave(num_beams, dim=0) for rows in kept), number)
         return EncoderDecoderCache(own, memory)
-
-    def _keys_and_values(self, kept: Tensor) -> list[Tensor]:
-        return [part.contiguous() for part in kept.split([self.d_k, self.d_v], dim=-1)]
 
 
 # What both searches do between steps

@@ -49,7 +49,7 @@ is_graph_kept = find_in_torch("_C._autograd._get_current_graph_task_keep_graph",
 
 # When each faster way is used
 
-LEAST_FOR_ONEDNN = 2**20  # multiplications; the call takes longer than torch's own
+LEAST_FOR_ONEDNN = 2**22  # multiplications; the call takes longer than torch's own
 LEAST_FOR_ONEDNN_WITH_GRADIENTS = 2**24
 
 
