@@ -45,6 +45,7 @@ onednn_linear = find_in_torch("ops.mkldnn._linear_pointwise", None)
 native_layer_norm = find_in_torch("native_layer_norm", None)
 native_layer_norm_backward = find_in_torch("ops.aten.native_layer_norm_backward", None)
 are_transforms_active = find_in_torch("_C._are_functorch_transforms_active", lambda: True)
+has_global_hooks = find_in_torch("nn.modules.module._has_any_global_hook", lambda: True)
 is_graph_kept = find_in_torch("_C._autograd._get_current_graph_task_keep_graph", lambda: True)
 
 
@@ -74,7 +75,7 @@ def library_of_products() -> str:
 
 
 PRODUCTS = library_of_products()
-LEAST_FOR_ONEDNN = 2**20  # multiplications; the call takes longer than torch's own
+LEAST_FOR_ONEDNN = 2**22  # multiplications; the call takes longer than torch's own
 LEAST_FOR_ONEDNN_WITH_GRADIENTS = 2**24
 LEAST_FOR_ONEDNN_TRANSPOSED = 2**28
 LEAST_TO_INVERT = 2**19  # numbers; below it there is little memory to win
