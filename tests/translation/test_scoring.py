@@ -16,9 +16,9 @@ from tests.searching import (
     pieces_of,
 )
 from tests.translation.ctranslate2_models import random_sentences
-from vaswani_hf import CTranslate2Translator
+from vaswani_hf import CTranslate2Translator, Translator, VaswaniForConditionalGeneration
 from vaswani_hf.translation.forcing import forced_log_probs, start_id_of
-from vaswani_hf.translation.pairs import PairReader
+from vaswani_hf.translation.pairs import PairError, PairReader
 from vaswani_hf.translation.scoring import (
     Score,
     ctranslate2_log_probs,
@@ -159,8 +159,6 @@ def ctranslate2_scores(engine, sources, targets):
 
 
 def test_both_engines_say_the_same(engine, talkative):
-    from vaswani_hf import VaswaniForConditionalGeneration
-
     model = VaswaniForConditionalGeneration.from_pretrained(talkative[0])
     sources = draw_sources(4, 7, 1, 5, vocab_size=23)
     # Whole ones, one of </s> alone, one that is cut off, and one with </s> inside and <unk>.
@@ -185,3 +183,71 @@ def test_the_score_of_what_ctranslate2_finds_is_its_own(engine):
     assert [math.fsum(row) for row in rows] == pytest.approx(
         [hypothesis.log_prob for _, hypothesis in found], **CLOSE
     )
+
+
+# The translators
+
+
+@pytest.fixture(scope="module")
+def translator(talkative):
+    return Translator.from_pretrained(talkative[0], device="cpu")
+
+
+@pytest.mark.parametrize("name", ["translator", "engine"])
+def test_a_text_a_list_and_an_iterator_are_answered_alike(name, request):
+    asked = request.getfixturevalue(name)
+    sources, targets = ["s0 s1 s2", "s3", ""], ["t0", "t1 t2 t3 nonsense", ""]
+    scores = asked.score(sources, targets)
+    assert [score.tokens for score in scores] == [
+        ["t0", "</s>"],
+        ["t1", "t2", "t3", "<unk>", "</s>"],
+        ["</s>"],
+    ]
+    for source, target, expected in zip(sources, targets, scores, strict=True):
+        alone = asked.score(source, target)
+        assert alone.tokens == expected.tokens
+        assert alone.log_probs == pytest.approx(expected.log_probs, **CLOSE)
+    found = asked.score(iter(sources), iter(targets), chunk_sentences=1)
+    assert iter(found) is found
+    assert [score.ids for score in found] == [score.ids for score in scores]
+
+
+@pytest.mark.parametrize("name", ["translator", "engine"])
+def test_the_length_penalty_is_that_of_the_search_unless_given(name, request):
+    asked = request.getfixturevalue(name)  # `power` with 0.6
+    score = asked.score("s0 s1", "t0 t1")
+    assert score.score == pytest.approx(score.log_prob / 3**0.6)
+    given = asked.score("s0 s1", "t0 t1", length_penalty=0.6, length_penalty_type="wu")
+    assert given.score == pytest.approx(score.log_prob / (8 / 6) ** 0.6)
+    assert asked.score("s0 s1", "t0 t1", length_penalty=0).score == score.log_prob
+    with pytest.raises(ValueError, match="length_penalty_type='other'"):
+        asked.score("s0", "t0", length_penalty_type="other")
+
+
+def test_a_cut_off_target_needs_a_position_more_of_ctranslate2(engine):
+    # The table has 32 positions.
+    assert len(engine.score([[3, EOS]], [[4] * 31 + [EOS]])[0].log_probs) == 32
+    assert len(engine.score([[3, EOS]], [[4] * 31])[0].log_probs) == 31
+    with pytest.raises(PairError, match="its 32 tokens need 33 positions, but the model has 32"):
+        engine.score([[3, EOS]], [[4] * 32])
+
+
+def test_threads_of_ctranslate2_change_nothing(talkative, engine):
+    several = CTranslate2Translator(talkative[1], device="cpu", threads=3)
+    sources, targets = draw_sources(4, 7, 1, 5, 2, vocab_size=23), [[4], [5, EOS], [EOS], [6], [7]]
+    for score, other in zip(
+        several.score(sources, targets), engine.score(sources, targets), strict=True
+    ):
+        assert score.log_probs == pytest.approx(other.log_probs, **CLOSE)
+
+
+def test_ctranslate2_refuses_to_align_and_names_the_engine_that_can(engine):
+    with pytest.raises(ValueError, match="--engine transformers, and the folder that was conver"):
+        engine.align("s0", "t0")
+
+
+def test_a_translator_aligns(translator):
+    found = translator.align(["s0 s1", ""], ["t0 t1 t2", "t1"], layer=0, head=1)
+    assert [one.target.words for one in found] == [["t0", "t1", "t2"], ["t1"]]
+    assert sorted(target for _, target in found[0].pairs) == [0, 1, 2]
+    assert translator.align("s0 s1", "t0 t1 t2", layer=0, head=1).pharaoh == found[0].pharaoh

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""vaswani-hf translate | convert | push | plot: a file a command."""
+"""vaswani-hf translate | score | align | convert | push | plot: a file a command."""
 
 import argparse
 import os
@@ -9,9 +9,11 @@ from importlib.metadata import version
 
 from .. import __version__
 from ..text.terminal import escape_unprintable
+from .align import add_align
 from .convert import add_convert
 from .plot import add_plot
 from .push import add_push
+from .score import add_score
 from .translate import add_translate
 
 
@@ -32,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_translate(commands)
+    add_score(commands)
+    add_align(commands)
     add_convert(commands)
     add_push(commands)
     add_plot(commands)

@@ -162,6 +162,18 @@ class PairReader:
             )
 
 
+def sides_of(source: Any, target: Any) -> tuple[Iterable[Side], Iterable[Side]]:
+    """Sources and targets, of which a caller may have given one each."""
+    return ([source], [target]) if isinstance(source, str) else (source, target)
+
+
+def as_given(source: Any, answers: Iterator[Answer]) -> Any:
+    """One answer for a text, a list of them for a list, and else an iterator."""
+    if isinstance(source, str):
+        return next(answers)
+    return list(answers) if isinstance(source, Sequence) else answers
+
+
 def _ids_of(sides: Sequence[Side], encode: Callable[[list[str]], Any]) -> list[list[int]]:
     """The ids of texts, and of those that are ids already."""
     texts = [side for side in sides if isinstance(side, str)]
@@ -169,4 +181,12 @@ def _ids_of(sides: Sequence[Side], encode: Callable[[list[str]], Any]) -> list[l
     return [list(next(encoded) if isinstance(side, str) else side) for side in sides]
 
 
-__all__ = ["Pair", "PairError", "PairReader", "Side", "UnequalLengthError"]
+__all__ = [
+    "Pair",
+    "PairError",
+    "PairReader",
+    "Side",
+    "UnequalLengthError",
+    "as_given",
+    "sides_of",
+]
