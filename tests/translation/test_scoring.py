@@ -20,7 +20,7 @@ from vaswani_hf import CTranslate2Translator, Translator, VaswaniForConditionalG
 from vaswani_hf.translation.forcing import forced_log_probs, start_id_of
 from vaswani_hf.translation.pairs import PairError, PairReader
 from vaswani_hf.translation.scoring import (
-    Score,
+    PairScore,
     ctranslate2_log_probs,
     perplexity,
     score_pairs,
@@ -115,12 +115,12 @@ def test_scores_come_as_they_are_asked_for():
 def test_the_perplexity_of_several_counts_tokens_not_sentences():
     # By hand: exp((1 + 2 + 3) / 3) of all tokens; neither average of exp(1.5) and exp(3).
     scores = [
-        Score([4, EOS], ["a", "</s>"], [-1.0, -2.0], -3.0),
-        Score([EOS], ["</s>"], [-3.0], -3.0),
+        PairScore([4, EOS], ["a", "</s>"], [-1.0, -2.0], -3.0),
+        PairScore([EOS], ["</s>"], [-3.0], -3.0),
     ]
     assert perplexity(scores) == pytest.approx(math.exp(2))
     assert scores[0].perplexity == pytest.approx(math.exp(1.5))
-    assert Score([4], ["a"], [-1e4], -1e4).perplexity == math.inf
+    assert PairScore([4], ["a"], [-1e4], -1e4).perplexity == math.inf
     with pytest.raises(ValueError, match="score at least one target"):
         perplexity([])
 

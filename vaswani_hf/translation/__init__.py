@@ -4,7 +4,7 @@
 from .alignment import Alignment, Head
 from .ctranslate2 import CTranslate2Translator
 from .pairs import PairError, UnequalLengthError
-from .scoring import Score, perplexity
+from .scoring import PairScore, perplexity
 from .translator import LongSourceError, TextTranslator, Translator
 from .words import Segmentation
 
@@ -15,7 +15,7 @@ __all__ = [
     "Head",
     "LongSourceError",
     "PairError",
-    "Score",
+    "PairScore",
     "Segmentation",
     "TextTranslator",
     "Translator",

@@ -14,7 +14,7 @@ from .pairs import Pair, PairReader, Side
 
 
 @dataclass(frozen=True)
-class Score:
+class PairScore:
     """What a model says of one target. Logarithms are natural.
 
     `ids` and `tokens` are the pieces of the target, with `</s>` where it has ended, and `log_probs`
@@ -38,7 +38,7 @@ class Score:
         return token_perplexity(self.log_prob, len(self.ids))
 
 
-def perplexity(scores: Iterable[Score]) -> float:
+def perplexity(scores: Iterable[PairScore]) -> float:
     """Of several targets together, per token: exp(-log-probability / tokens).
 
     Raises:
@@ -68,7 +68,7 @@ def score_pairs(
     log_probs: Callable[[list[list[int]], list[list[int]]], list[list[float]]],
     length_penalty: Callable[[int], float],
     num_positions: Callable[[list[int]], int] = len,
-) -> Iterator[Score]:
+) -> Iterator[PairScore]:
     """The score of each pair, in their order.
 
     Args:
@@ -86,7 +86,7 @@ def score_pairs(
         ValueError: if the model computes NaN.
     """
 
-    def answer(pairs: list[Pair]) -> list[Score]:
+    def answer(pairs: list[Pair]) -> list[PairScore]:
         sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
         found = zip(pairs, log_probs(*sides), strict=True)
         return [_make_score(reader, pair.target, row, length_penalty) for pair, row in found]
@@ -100,14 +100,14 @@ def _make_score(
     ids: list[int],
     log_probs: list[float],
     length_penalty: Callable[[int], float],
-) -> Score:
+) -> PairScore:
     if any(map(math.isnan, log_probs)):
         raise ValueError(
             "The model computes NaN: its weights are NaN, or too large for the type that it "
             "computes in; try float32."
         )
     tokens = reader.target_tokenizer.convert_ids_to_tokens(ids)
-    return Score(ids, tokens, log_probs, math.fsum(log_probs) / length_penalty(len(ids)))
+    return PairScore(ids, tokens, log_probs, math.fsum(log_probs) / length_penalty(len(ids)))
 
 
 def ctranslate2_log_probs(
@@ -137,4 +137,4 @@ def ctranslate2_log_probs(
     ]
 
 
-__all__ = ["Score", "perplexity", "score_pairs"]
+__all__ = ["PairScore", "perplexity", "score_pairs"]

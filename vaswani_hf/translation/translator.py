@@ -163,8 +163,8 @@ class TextTranslator(abc.ABC):
             chunk_sentences: pairs that are read, sorted by length and scored together.
 
         Returns:
-            A `Score` for a text, a list of them for a list, and for an iterator an iterator, which
-            reads no further than it must; all in the given order.
+            A `PairScore` for a text, a list of them for a list, and for an iterator an iterator,
+            which reads no further than it must; all in the given order.
 
         Raises:
             PairError: if a pair has more tokens than the model has positions, or a side none.
@@ -276,6 +276,11 @@ class Translator(TextTranslator):
             "length_penalty_type": length_penalty_type,
         }
         self.generation = {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def num_beams(self) -> int:
+        """Beam width of the search."""
+        return int(self.generation.get("num_beams") or self.model.generation_config.num_beams or 1)
 
     @classmethod
     def from_pretrained(
