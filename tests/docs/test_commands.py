@@ -169,6 +169,10 @@ def sacrebleu(words, given=""):
     return done.stdout
 
 
+def sed(words, given=""):
+    return subprocess.run(["sed", *words], capture_output=True, text=True, check=True).stdout
+
+
 def installed(*first):
     """A program of another package: it is there."""
 
@@ -186,6 +190,7 @@ PROGRAMS = {
     "make": make,
     "pip": pip,
     "sacrebleu": sacrebleu,
+    "sed": sed,
     "hf": installed("auth", "login"),
     "tensorboard": installed("--logdir"),
 }

@@ -14,6 +14,8 @@ REMOTE_CODE = (
     "beam_search_vaswani.py",
     "beam_cache_vaswani.py",
     "search_settings_vaswani.py",
+    "greedy_search_vaswani.py",
+    "decoding_vaswani.py",
     "layers_vaswani.py",
     "loss_vaswani.py",
 )

@@ -7,19 +7,42 @@ from ..imports import imported_at_use
 
 
 if TYPE_CHECKING:
+    from .alignment import Alignment, Head
     from .ctranslate2 import CTranslate2Translator
     from .engine import LongSourceError, TextTranslator
+    from .pairs import PairError, UnequalLengthError
+    from .scoring import PairScore, perplexity
     from .translator import Translator
+    from .words import Segmentation
 
 
-__all__ = ["CTranslate2Translator", "LongSourceError", "TextTranslator", "Translator"]
+__all__ = [
+    "Alignment",
+    "CTranslate2Translator",
+    "Head",
+    "LongSourceError",
+    "PairError",
+    "PairScore",
+    "Segmentation",
+    "TextTranslator",
+    "Translator",
+    "UnequalLengthError",
+    "perplexity",
+]
 
 __getattr__, __dir__ = imported_at_use(
     __name__,
     {
+        "Alignment": "alignment",
         "CTranslate2Translator": "ctranslate2",
+        "Head": "alignment",
         "LongSourceError": "engine",
+        "PairError": "pairs",
+        "PairScore": "scoring",
+        "Segmentation": "words",
         "TextTranslator": "engine",
         "Translator": "translator",
+        "UnequalLengthError": "pairs",
+        "perplexity": "scoring",
     },
 )

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .options import check_at_least
+from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
+from .options import check_at_least, check_search_options, first_given
+from .pairs import PairReader, as_given, sides_of
+from .scoring import score_pairs
+
+
+LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
 
 
 class LongSourceError(ValueError):
@@ -109,6 +115,81 @@ class TextTranslator(abc.ABC):
     @abc.abstractmethod
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
         """The target ids of one batch of source ids; they may include special ids."""
+
+    def score(
+        self,
+        source: Any,
+        target: Any,
+        *,
+        length_penalty: float | None = None,
+        length_penalty_type: str | None = None,
+        chunk_sentences: int = 10_000,
+    ) -> Any:
+        """How probable the model finds targets, given their sources.
+
+        What beam search has found has the score that the search gave it, where the target is given
+        as the ids that were found: a text may be encoded in other pieces than those. The generation
+        config, such as `bad_words_ids`, changes no score.
+
+        Args:
+            source: a text, a list, or an iterator of texts; or of ids in place of any text.
+            target: likewise, as many. A text ends in `</s>`. Ids are scored as they are: without
+                the start, and without `</s>` if the limit has cut them off.
+            length_penalty: exponent of the length penalty; `None` for that of the search, 0 for
+                none.
+            length_penalty_type: `"wu"` or `"power"`; `None` likewise.
+            chunk_sentences: pairs that are read, sorted by length and scored together.
+
+        Returns:
+            A `PairScore` for a text, a list of them for a list, and for an iterator an iterator,
+            which reads no further than it must; all in the given order.
+
+        Raises:
+            PairError: if a pair has more tokens than the model has positions, or a side none.
+            UnequalLengthError: if one side has fewer, after the pairs before that.
+            ValueError: if an option is out of range, or the model computes NaN.
+        """
+        check_search_options(None, length_penalty, length_penalty_type, None)
+        alpha, kind = self.length_penalty_of_search()
+        alpha, kind = first_given(length_penalty, alpha), first_given(length_penalty_type, kind)
+        divisor = LENGTH_PENALTIES[kind]
+        scores = score_pairs(
+            self.pair_reader(chunk_sentences),
+            *sides_of(source, target),
+            self.log_probs,
+            lambda num_tokens: divisor(num_tokens, alpha),
+            self.num_target_positions,
+        )
+        return as_given(source, scores)
+
+    def pair_reader(self, chunk_sentences: int) -> PairReader:
+        """What makes ids and batches of pairs."""
+        check_at_least(1, chunk_sentences=chunk_sentences)
+        return PairReader(
+            self.tokenizer,
+            self.target_tokenizer,
+            self.end_ids(),
+            self.max_positions,
+            self.batch_tokens,
+            self.max_batch_sentences,
+            chunk_sentences,
+        )
+
+    def num_target_positions(self, ids: list[int]) -> int:
+        """The positions that a target needs to be scored."""
+        return len(ids)
+
+    @abc.abstractmethod
+    def end_ids(self) -> list[int]:
+        """The pieces that end a translation."""
+
+    @abc.abstractmethod
+    def length_penalty_of_search(self) -> tuple[float, str]:
+        """Exponent and type of the length penalty that the search ranks by."""
+
+    @abc.abstractmethod
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """The log-probability of each piece of each target of a batch."""
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any, Self
 from tokenizers import Tokenizer
 
 from .loading import read_json
+from .options import first_given
 
 
 # Entries of tokenizer_config.json that change neither ids nor text.
@@ -21,7 +22,7 @@ PLAIN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": F
 
 
 class TokenizerFile:
-    """The tokenizer of a folder, with the two methods of the library's that a translator calls.
+    """The tokenizer of a folder, with the methods of the library's that a translator calls.
 
     Args:
         tokenizer: of the file, set up as the library would do it.
@@ -52,9 +53,15 @@ class TokenizerFile:
         tokenizer.no_padding()
         return cls(tokenizer)
 
-    def __call__(self, sentences: list[str]) -> dict[str, list[list[int]]]:
-        """The `input_ids` of sentences, special ids included."""
+    def __call__(
+        self, text: list[str] | None = None, text_target: list[str] | None = None
+    ) -> dict[str, list[list[int]]]:
+        """The `input_ids` of sentences, special ids included; those of targets are made alike."""
+        sentences = first_given(text, text_target)
         return {"input_ids": [encoded.ids for encoded in self.tokenizer.encode_batch(sentences)]}
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        return [self.tokenizer.id_to_token(token) for token in ids]
 
     def batch_decode(
         self, sequences: Iterable[list[int]], skip_special_tokens: bool = False

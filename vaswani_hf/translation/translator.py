@@ -4,15 +4,17 @@
 import math
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..generation_vaswani import VaswaniGenerationMixin
 from ..hub.download import fetch
-from ..search_settings_vaswani import PAPER, WU
+from ..search_settings_vaswani import PAPER, POWER, WU
+from .alignment import Aligner, align_pairs
 from .engine import TextTranslator
+from .forcing import end_ids_of, forced_log_probs
 from .loading import (
     CTRANSLATE2_WEIGHTS,
     GENERATION_CONFIG,
@@ -21,6 +23,7 @@ from .loading import (
     read_json,
 )
 from .options import check_search_options, first_given, usable_device
+from .pairs import as_given, sides_of
 
 
 class Translator(TextTranslator):
@@ -126,12 +129,14 @@ class Translator(TextTranslator):
         read_json(folder / GENERATION_CONFIG)  # the library ignores a damaged one
         tokenizer, target_tokenizer = load_tokenizers(folder)
         model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-        return cls(
+        translator = cls(
             model.to(place),
             tokenizer,
             target_tokenizer=target_tokenizer,
             **options,  # type: ignore[arg-type]
         )
+        translator.folder = folder
+        return translator
 
     @torch.inference_mode()
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
@@ -154,3 +159,59 @@ class Translator(TextTranslator):
             **self.generation,
         )
         return outputs.tolist()
+
+    def align(
+        self,
+        source: Any,
+        target: Any,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        step: str | None = None,
+        chunk_sentences: int = 10_000,
+    ) -> Any:
+        """Which source words the words of targets come from, by where a head looks.
+
+        What is not named of layer, head and step is chosen by a sample of the first pairs, once for
+        a model: `vaswani_hf.translation.alignment` says how.
+
+        Args:
+            source: as in `score`.
+            target: as in `score`.
+            layer: of the decoder, counted from 0.
+            head: in its layer, counted from 0.
+            step: `"reads"` or `"predicts"`: whether we look at the step that reads a target piece
+                or at the one before, which predicts it.
+            chunk_sentences: pairs that are read, sorted by length and aligned together.
+
+        Returns:
+            An `Alignment` for a text, a list of them for a list, and for an iterator an iterator;
+            all in the given order.
+
+        Raises:
+            PairError: if a pair has more tokens than the model has positions, or a side none, or if
+                it is not known which characters a piece spells.
+            UnequalLengthError: if one side has fewer, after the pairs before that.
+            ValueError: if the model has no such head, or does not tell where it looks.
+        """
+        aligner = Aligner(self.model, self.tokenizer, self.target_tokenizer, self.batch_tokens)
+        sides = sides_of(source, target)
+        found = align_pairs(self.pair_reader(chunk_sentences), *sides, aligner, layer, head, step)
+        return as_given(source, found)
+
+    def end_ids(self) -> list[int]:
+        """The pieces that end a translation."""
+        return end_ids_of(self.model)
+
+    def length_penalty_of_search(self) -> tuple[float, str]:
+        """Exponent and type of the length penalty that the search ranks by."""
+        config = self.model.generation_config
+        found = {
+            name: first_given(self.generation.get(name), getattr(config, name, None), default)
+            for name, default in (("length_penalty", 1.0), ("length_penalty_type", POWER))
+        }
+        return found["length_penalty"], found["length_penalty_type"]
+
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """The log-probability of each piece of each target of a batch."""
+        return forced_log_probs(self.model, self.tokenizer.pad_token_id, sources, targets)
