@@ -14,6 +14,7 @@ EXTRAS = {
     "onnxruntime": "export",
     "onnxscript": "export",
     "sentencepiece": "export",
+    "sentencex": "sentences",
 }
 
 
