@@ -29,10 +29,10 @@ class Shard(NamedTuple):
         return f"{self.number}/{self.num_shards}"
 
     def lines(self, file: BinaryIO) -> Iterator[bytes]:
-        """The lines of a shard with their ends, as `split -n l/I/N` gives them.
+        """The lines of a shard with their ends.
 
-        The file is cut into parts of the same number of bytes; a line belongs to the part in which
-        it begins. So the shards one after the other are the file.
+        The file is cut into parts of the same number of bytes, as by `split -n l/I/N`; a line
+        belongs to the part in which it begins. So the shards one after the other are the file.
 
         Args:
             file: one that can be searched; it must not change while its shards are read.
