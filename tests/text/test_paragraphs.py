@@ -36,6 +36,11 @@ def num_characters(texts):
     return [len(text) + 1 for text in texts]
 
 
+def cut(text, most):
+    (result,), lengths = cut_long_segments([text], num_characters, most)
+    return result, lengths
+
+
 def in_place(text):
     """What is left of a text when its segments are taken for their own translations."""
     written = [text.separators[0]]
@@ -60,7 +65,7 @@ def test_a_split_text_rejoins_exactly_and_a_model_can_read_its_segments(text, la
 @given(TEXTS, LANGUAGES, st.integers(2, 30))
 @settings(max_examples=200, deadline=None)
 def test_a_cut_text_rejoins_exactly_and_no_segment_is_above_the_limit(text, language, most):
-    split, _ = cut_long_segments(split_sentences(text, language), num_characters, most)
+    split, _ = cut(split_sentences(text, language), most)
     assert in_place(split) == text
     assert join_segments(split, split.segments) == text
     assert all(tokens <= most for tokens in num_characters(split.segments))
@@ -110,19 +115,19 @@ def test_a_line_without_an_end_is_split_between_its_words():
     ],
 )
 def test_a_long_sentence_is_cut_at_clauses_then_words_then_graphemes(text, most, expected):
-    split, lengths = cut_long_segments(SplitText([text], ["", ""]), num_characters, most)
+    split, lengths = cut(SplitText([text], ["", ""]), most)
     assert split.segments == expected
     assert lengths == [len(text) + 1]
 
 
 def test_a_sentence_within_the_limit_is_not_cut():
     split = SplitText(["a, b, c"], ["", "\n"])
-    assert cut_long_segments(split, num_characters, 8) == (split, [])
+    assert cut(split, 8) == (split, [])
 
 
 def test_a_text_of_three_limits_is_cut_into_three_pieces():
     text = " ".join(["abcdefg"] * 12)
-    split, _ = cut_long_segments(SplitText([text], ["", ""]), num_characters, 33)
+    split, _ = cut(SplitText([text], ["", ""]), 33)
     assert split.segments == [" ".join(["abcdefg"] * 4)] * 3
 
 
@@ -139,7 +144,7 @@ def test_sentences_that_touch_in_chinese_stand_apart_in_a_script_of_words(transl
 
 
 def test_pieces_of_one_word_are_joined_without_a_space():
-    split, _ = cut_long_segments(SplitText(["abcdef"], ["", ""]), num_characters, 4)
+    split, _ = cut(SplitText(["abcdef"], ["", ""]), 4)
     assert join_segments(split, ["ABC", "DEF"]) == "ABCDEF"
 
 

@@ -68,29 +68,30 @@ def split_sentences(text: str, language: str) -> SplitText:
 
 
 def cut_long_segments(
-    text: SplitText, count_tokens: Callable[[list[str]], list[int]], most: int
-) -> tuple[SplitText, list[int]]:
+    texts: Sequence[SplitText], count_tokens: Callable[[list[str]], list[int]], most: int
+) -> tuple[list[SplitText], list[int]]:
     """Cut segments of too many tokens: between clauses, else words, else graphemes.
 
     Args:
-        text: its other segments stay as they are.
+        texts: their other segments stay as they are.
         count_tokens: the tokens of each of several texts.
         most: tokens that a segment may have. A single character may still have more.
 
     Returns:
-        The text, and the tokens of each segment that was cut.
+        The texts, and the tokens of each segment that was cut.
     """
-    pieces, lengths = [text.separators[0]], []
-    for segment, tokens, separator in zip(
-        text.segments, count_tokens(text.segments), text.separators[1:], strict=True
-    ):
-        if tokens > most:
-            lengths.append(tokens)
+    lengths = iter(count_tokens([segment for text in texts for segment in text.segments]))
+    results, lengths_of_cut = [], []
+    for text in texts:
+        pieces = [text.separators[0]]
+        for segment, separator in zip(text.segments, text.separators[1:], strict=True):
+            tokens = next(lengths)
+            if tokens > most:
+                lengths_of_cut.append(tokens)
             pieces.extend(_cut(segment, tokens, count_tokens, most))
-        else:
-            pieces.append(segment)
-        pieces.append(separator)
-    return (_separate(pieces) if lengths else text), lengths
+            pieces.append(separator)
+        results.append(_separate(pieces))
+    return results, lengths_of_cut
 
 
 def join_segments(text: SplitText, translations: Sequence[str]) -> str:
