@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from vaswani_hf.text import output
-from vaswani_hf.text.output import OutputFile, write_whole
+from vaswani_hf.text.output import Output, OutputFile
 
 
 RUN = {"num_beams": 4, "input": "text.en"}
@@ -108,6 +108,15 @@ def test_the_rest_of_a_torn_line_does_not_stay(tmp_path):
     assert path.read_text() == "a\nb\n"
 
 
+def test_an_error_before_the_first_line_leaves_nothing(tmp_path):
+    with (
+        pytest.raises(ValueError, match="no model"),
+        OutputFile(tmp_path / "out", RUN, resume=True),
+    ):
+        raise ValueError("no model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_two_runs_do_not_write_one_file(tmp_path):
     pytest.importorskip("fcntl")
     path = tmp_path / "out"
@@ -132,6 +141,7 @@ def test_what_is_no_file_is_refused(tmp_path):
 def test_ctrl_c_leaves_whole_lines_only(heeded_signals):
     # A pipe that is full in the middle of a line when Ctrl-C comes; the reader reads on.
     reader, writer = os.pipe()
+    pipe = os.fdopen(writer, "wb")
     text = ("x" * 99_999 + "\n") * 3
     received = []
 
@@ -144,8 +154,8 @@ def test_ctrl_c_leaves_whole_lines_only(heeded_signals):
     thread = threading.Thread(target=read)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        write_whole(writer, text)
-    os.close(writer)
+        Output(pipe).write(text)
+    pipe.close()
     thread.join()
     os.close(reader)
     assert b"".join(received).decode() == text

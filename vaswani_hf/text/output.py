@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 
 try:
@@ -22,29 +22,46 @@ PROGRESS = ".progress"  # what is added to the name of an output for the file be
 _BLOCK_BYTES = 1 << 20
 
 
-def write_whole(descriptor: int, text: str) -> None:
-    """Write all of a text; Ctrl-C takes effect when that is done, a second one at once."""
-    rest = memoryview(text.encode())
-    with _interrupts_held():
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+class Output:
+    """Where whole lines are written, from the first one on.
+
+    Args:
+        file: an open file, a pipe or a terminal; what it has in a buffer is left alone.
+
+    Attributes:
+        num_lines: whole lines that are there already.
+        is_finished: whether all of them are; nothing may be written then.
+    """
+
+    def __init__(self, file: IO[Any]) -> None:
+        self.file = file
+        self.num_lines, self.is_finished = 0, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        pass
+
+    def write(self, text: str) -> None:
+        """Add whole lines; Ctrl-C takes effect when that is done, a second one at once."""
+        rest = memoryview(text.encode())
+        with _interrupts_held():
+            while rest:
+                rest = rest[os.write(self.file.fileno(), rest) :]
 
 
-class OutputFile:
+class OutputFile(Output):
     """A file of output lines, one for each line of input, that a killed run goes on with.
 
     Until it is finished, `FILE.progress` beside it says what is written there. It is removed when
-    the `with` block ends without an error.
+    the `with` block ends without an error; both are, when it fails before the first line.
 
     Args:
         path: the file.
         run: what decides the lines, such as the settings and the input.
         resume: whether to go on where an earlier run has ended, at the first line that is not
             whole; a missing file is begun.
-
-    Attributes:
-        num_lines: whole lines that are there.
-        is_finished: whether an earlier run has finished the file; nothing may be written then.
 
     Raises:
         ValueError: if the file is there and `resume` is off, if another run has begun it, or if it
@@ -54,7 +71,6 @@ class OutputFile:
     def __init__(self, path: Path, run: Mapping[str, Any], *, resume: bool) -> None:
         self.path, self.run, self.resume = path, json.loads(json.dumps(run)), resume
         self.progress = path.with_name(path.name + PROGRESS)
-        self.num_lines, self.is_finished = 0, False
 
     def __enter__(self) -> Self:
         if self.path.exists() and not self.path.is_file():
@@ -64,38 +80,39 @@ class OutputFile:
                 f"{self.path} is there already; delete it, name another file, or go on with it by "
                 f"--resume."
             )
-        # The descriptor is not emptied: another run may be writing.
-        self.descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        # It is not emptied: another run may be writing.
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        super().__init__(open(descriptor, "r+b", buffering=0))
         try:
             self._lock()
             self._begin()
         except BaseException:
-            os.close(self.descriptor)
+            self.file.close()
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        os.close(self.descriptor)
-        if kind is None and not self.is_finished:
+        # What is removed, is so while it is locked.
+        is_empty = not os.fstat(self.file.fileno()).st_size
+        if not self.is_finished and (kind is None or is_empty):
             self.progress.unlink()
-
-    def write(self, text: str) -> None:
-        """Add whole lines."""
-        write_whole(self.descriptor, text)
+        if kind is not None and is_empty:
+            self.path.unlink()
+        self.file.close()
 
     def _lock(self) -> None:
         """Refuse a second run, also on another machine; the system unlocks when a run ends."""
         if fcntl is None:
             return
         try:
-            fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             raise ValueError(f"{self.path} is being written by another run; wait for it.") from None
         except OSError:  # the disk has no locks
             pass
 
     def _begin(self) -> None:
-        if not os.fstat(self.descriptor).st_size:
+        if not os.fstat(self.file.fileno()).st_size:
             # Before the first line, and at once: a file with lines and without this is finished.
             unfinished = self.progress.with_name(self.progress.name + ".new")
             unfinished.write_text(json.dumps(self.run, indent=2) + "\n", encoding="utf-8")
@@ -104,10 +121,10 @@ class OutputFile:
             self._check_run()
         else:
             self.is_finished = True
-        self.num_lines, end = _whole_lines(self.descriptor)
+        self.num_lines, end = _whole_lines(self.file)
         if not self.is_finished:
-            os.ftruncate(self.descriptor, end)
-            os.lseek(self.descriptor, end, os.SEEK_SET)
+            self.file.truncate(end)
+            self.file.seek(end)
 
     def _check_run(self) -> None:
         begun = json.loads(self.progress.read_text(encoding="utf-8"))
@@ -123,11 +140,10 @@ class OutputFile:
             )
 
 
-def _whole_lines(descriptor: int) -> tuple[int, int]:
+def _whole_lines(file: IO[bytes]) -> tuple[int, int]:
     r"""How many lines of a file end in `\n`, and how many bytes they have."""
     count = place = end = 0
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    while block := os.read(descriptor, _BLOCK_BYTES):
+    while block := file.read(_BLOCK_BYTES):
         count += block.count(b"\n")
         end = place + block.rfind(b"\n") + 1 if b"\n" in block else end
         place += len(block)

@@ -125,12 +125,16 @@ def split_for(
         language = source_language(translator.folder)
     if language is None:
         raise ValueError(
-            "language is needed to tell where sentences end, such as language=\"en\"; no card of "
+            'language is needed to tell where sentences end, such as language="en"; no card of '
             "the model names those that it translates between."
         )
     trained_length = getattr(translator.tokenizer, "model_max_length", None)
     limit = source_limit(max_source_tokens, trained_length, translator.max_positions)
-    return Splitter(language, translator.count_tokens, limit)
+
+    def count_tokens(sentences: list[str]) -> list[int]:
+        return [len(ids) for ids in translator.encode(sentences)]
+
+    return Splitter(language, count_tokens, limit)
 
 
 def source_limit(
