@@ -377,6 +377,7 @@ def main() -> None:
     parser.add_argument("text")
     parser.add_argument("--sentences", type=int, default=200)
     parser.add_argument("--only", nargs="*", help="names of functions of this script")
+    parser.add_argument("--results", type=Path, help="folder of the report")
     arguments = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -390,7 +391,7 @@ def main() -> None:
         ]
     shape = {name: getattr(task.model.config, name) for name in SHAPE}
     figures = {"model": shape, "num_beams": NUM_BEAMS, "rows": rows}
-    write_report("agreement", figures, packages=PACKAGES)
+    write_report("agreement", figures, arguments.results, PACKAGES)
 
 
 SHAPE = ("d_model", "d_ff", "num_heads", "encoder_layers", "decoder_layers", "vocab_size")

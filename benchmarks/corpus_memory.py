@@ -3,9 +3,9 @@
 
 How much memory, and how long until the first batch, a large corpus takes: streaming, and otherwise,
 when it is encoded once and mapped from disk. Writes two made-up text files into a temporary folder,
-reads each way in a process of its own, and prints a JSON object. The files and the cache of
+reads each way in a process of its own, and writes figures to `results/`. The files and the cache of
 `datasets` lie in FOLDER, the system's temporary folder by default, and are removed: about 5 GB for
-5 million pairs.
+5 million pairs. A text of few pairs may have fewer batches than fifty.
 """
 
 import argparse
@@ -17,9 +17,11 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import islice
 from pathlib import Path
 
 from benchmarks.memory import status_bytes
+from benchmarks.report import write_report
 
 
 NUM_BATCHES = 50
@@ -32,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5_000_000)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--results", type=Path, help="folder of the report")
     parser.add_argument("--measure", choices=("streaming", "in_memory"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -54,7 +57,7 @@ def main() -> None:
             )
             figures[way] = json.loads(done.stdout.splitlines()[-1])
             print(json.dumps({way: figures[way]}), file=sys.stderr)
-    print(json.dumps(figures, indent=2))
+    write_report("corpus_memory", figures, options.results, ("torch", "transformers", "datasets"))
 
 
 def write_text(folder: Path, pairs: int) -> int:
@@ -122,7 +125,7 @@ def measure(way: str, folder: Path) -> dict[str, float]:
         batches = (pairs[batch] for batch in sampler)
         sizes = [len(next(batches)["labels"])]
         lap("first_batch")
-        sizes += [len(next(batches)["labels"]) for _ in range(NUM_BATCHES - 1)]
+        sizes += [len(batch["labels"]) for batch in islice(batches, NUM_BATCHES - 1)]
         lap("fifty_batches")
     return {
         **seconds,  # each from the start of reading

@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--results", type=Path, help="folder of the report")
     arguments = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -78,7 +79,8 @@ def main() -> None:
     ]
     print_table(rows)
     figures = {"sentences": len(sentences), "rounds": seconds, "rows": rows}
-    write_report("engines", figures, packages=("torch", "transformers", "ctranslate2"))
+    packages = ("torch", "transformers", "ctranslate2")
+    write_report("engines", figures, arguments.results, packages)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ tokens a second (one translation a sentence counts), and the ratio of speeds to 
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -81,6 +82,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--tiny", action="store_true", help="a small model, to try the script")
     parser.add_argument("--only", default="", help="calls whose names hold this")
+    parser.add_argument("--results", type=Path, help="folder of the report")
     arguments = parser.parse_args()
     logging.set_verbosity_error()
     torch.set_num_threads(arguments.threads)
@@ -106,8 +108,9 @@ def main() -> None:
     seconds, _ = time_in_turn(calls, arguments.rounds)
     rows = table(seconds, arguments.sentences * arguments.tokens)
     if not arguments.tiny:
-        figures = {"arguments": vars(arguments), "rounds": seconds, "rows": rows}
-        write_report("generation", figures)
+        shape = {name: value for name, value in vars(arguments).items() if name != "results"}
+        figures = {"arguments": shape, "rounds": seconds, "rows": rows}
+        write_report("generation", figures, arguments.results)
 
 
 if __name__ == "__main__":

@@ -67,11 +67,12 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--kills", type=int, default=24)
     parser.add_argument("--max_steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, help="folder of the report")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="kills_") as folder:
         report = measure(Path(folder), options)
     packages = ("torch", "transformers", "accelerate")
-    path = write_report(f"kills_{options.processes}", report, packages=packages)
+    path = write_report(f"kills_{options.processes}", report, options.results, packages)
     print(path.read_text(encoding="utf-8"))
     sys.exit(0 if report["is_identical"] else 1)
 

@@ -8,9 +8,11 @@ nobody trains? The second must stay far above what the model takes, or more
 `dataloader_num_workers` are needed. The result is filed under NAME.
 """
 
+import argparse
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,16 +48,16 @@ class WaitingTrainer(VaswaniTrainer):
 
 def main(argv: list[str]) -> None:
     """Measure, print and write to `results/`."""
-    name, *argv = argv
-    updates = 40
-    if "--updates" in argv:
-        place = argv.index("--updates")
-        updates = int(argv[place + 1])
-        del argv[place : place + 2]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name")
+    parser.add_argument("recipe")
+    parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--results", type=Path, help="folder of the report")
+    options, fields = parser.parse_known_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--output_dir", folder, "--max_steps", str(updates), "--save_strategy", "no"]
-        options += ["--eval_strategy", "no", "--disable_tqdm", "true"]
-        arguments = parse_arguments([*argv, *options])
+        fixed = ["--output_dir", folder, "--max_steps", str(options.updates)]
+        fixed += ["--save_strategy", "no", "--eval_strategy", "no", "--disable_tqdm", "true"]
+        arguments = parse_arguments([options.recipe, *fields, *fixed])
         arguments.training.save_minutes = None
         corpus = load_corpus(arguments.data, arguments.training.seed)
         tokenizer = build_tokenizer(arguments, corpus, None)
@@ -79,10 +81,10 @@ def main(argv: list[str]) -> None:
         tokens = [int((batch["labels"] >= 0).sum()) for batch in loader]
         loader_seconds = time.perf_counter() - begun
     row = {
-        "data": name,
+        "data": options.name,
         "recipe": arguments.recipe,
         "tokens": f"{arguments.training.source_tokens} + {arguments.training.target_tokens}",
-        "updates": updates - 1,
+        "updates": options.updates - 1,
         "seconds": round(seconds, 2),
         "waited_seconds": round(trainer.waited, 3),
         "share_waiting": round(trainer.waited / seconds, 4),
@@ -91,7 +93,7 @@ def main(argv: list[str]) -> None:
         "loader_milliseconds": round(1000 * loader_seconds / len(tokens), 2),
     }
     print_table([row])
-    write_report(f"loader_wait_{name}", {"rows": [row]})
+    write_report(f"loader_wait_{options.name}", {"rows": [row]}, options.results)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ DATA (`train.en.gz`, `train.de.gz`; 8,000 joint pieces), by the order that the p
 the trainer's cuts; and how many shapes batches have, by `pad_to_multiple_of`.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -63,8 +64,12 @@ ORDERS: dict[str, Order] = {
 
 def main(argv: list[str]) -> None:
     """Measure every folder, order and budget; figures go to `results/` and to the screen."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--results", type=Path, help="folder of the report")
+    options = parser.parse_args(argv)
     rows: list[dict[str, object]] = []
-    for folder in map(Path, argv):
+    for folder in options.data:
         files = [folder / f"train.{language}.gz" for language in ("en", "de")]
         tokenizer = train_tokenizer(files, PIECES, show_progress=False)
         source, target = (
@@ -97,7 +102,7 @@ def main(argv: list[str]) -> None:
                     | shapes(source, target, budget, multiple)
                 )
                 print(rows[-1], flush=True)
-    write_report("padding", {"pieces": PIECES, "rows": rows})
+    write_report("padding", {"pieces": PIECES, "rows": rows}, options.results)
 
 
 def padding(batches: list[list[int]], source: np.ndarray, target: np.ndarray) -> dict[str, object]:

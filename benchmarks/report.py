@@ -15,10 +15,18 @@ from typing import Any
 
 import torch
 
+from vaswani_hf.processor import available_cores
 from vaswani_hf.text.lines import read_lines
 
 
 RESULTS = Path(__file__).resolve().parent / "results"
+CPUINFO = Path("/proc/cpuinfo")
+# By the flags of `CPUINFO`, what products of matrices can use; the rest says little about a speed.
+FEATURES = (
+    *("avx2", "fma", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
+    *("amx_tile", "amx_int8", "amx_bf16", "amx_fp16"),
+    *("asimd", "asimddp", "i8mm", "bf16", "sve", "sve2"),  # of Arm
+)
 
 
 def first_sentences(text: str, count: int | None) -> list[str]:
@@ -70,7 +78,7 @@ def write_report(
     folder: Path | None = None,
     packages: Sequence[str] = ("torch", "transformers"),
 ) -> Path:
-    """Put figures, date, processor, threads and versions into a dated file.
+    """Put figures, date, processor, cores, threads and versions into a dated file.
 
     Args:
         name: of the benchmark; the file is `DATE-NAME.json`.
@@ -82,6 +90,8 @@ def write_report(
     report = {
         "date": date,
         "machine": processor(),
+        "processor": processor_facts(),
+        "cores": available_cores(),
         "threads": torch.get_num_threads(),
         "versions": {package: version(package) for package in packages},
         **figures,
@@ -94,10 +104,39 @@ def write_report(
 
 
 def processor() -> str:
-    """The name of the GPU, or else of the CPU as Linux knows it."""
+    """The name of the GPU, or else of the CPU, with its family and model where Linux tells them."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0]} ({platform.machine()})" if names else platform.machine()
+    facts = processor_facts()
+    known = [f"{name} {facts[name]}" for name in ("family", "model") if name in facts]
+    return ", ".join([str(facts["name"]), *known, platform.machine()])
+
+
+def processor_facts() -> dict[str, Any]:
+    """What is known of the CPU: a name alone, such as "AMD EPYC", may be of any age.
+
+    Returns:
+        `vendor`, `name`, `family` and `model` as Linux has them, those that it has; `features`, of
+        its instructions those that products of matrices can use; `torch_capability`, those that
+        torch's own loops are compiled for.
+    """
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
+    first = text.partition("\n\n")[0]  # of as many paragraphs as there are processors
+    entries = dict(
+        [part.strip() for part in line.split(":", 1)] for line in first.splitlines() if ":" in line
+    )
+    names = {  # of x86, and of Arm
+        "vendor": ("vendor_id", "CPU implementer"),
+        "name": ("model name",),
+        "family": ("cpu family", "CPU architecture"),
+        "model": ("model", "CPU part"),
+    }
+    facts: dict[str, Any] = {
+        name: next(entries[key] for key in keys if key in entries)
+        for name, keys in names.items()
+        if not entries.keys().isdisjoint(keys)
+    }
+    facts.setdefault("name", platform.processor() or platform.machine())
+    flags = (entries.get("flags") or entries.get("Features") or "").split()
+    facts["features"] = [name for name in FEATURES if name in flags]
+    return facts | {"torch_capability": torch.backends.cpu.get_cpu_capability()}

@@ -9,7 +9,6 @@ tokens in both, cut into other batches. A training that has finished is not repe
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -24,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 RECIPE = "multi30k_small"
 # Text of another kind, of which 20 minutes see each pair about twice.
-FIELDS = ("--dropout", "0.1", "--eval_strategy", "no", "--logging_steps", "100")
+FIELDS = {"--dropout": "0.1", "--eval_strategy": "no", "--logging_steps": "100"}
 LAUNCHERS = {
     1: [sys.executable],
     2: [
@@ -40,6 +39,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--output_dir", type=Path, default=Path("runs/tatoeba"))
+    parser.add_argument("--results", type=Path, help="folder of the report")
     options, fields = parser.parse_known_args(argv)
     files = [
         item
@@ -47,20 +47,20 @@ def main(argv: list[str]) -> None:
         for side, language in (("source", "en"), ("target", "de"))
         for item in (f"--{split}_{side}", str((options.data / f"{name}.{language}.gz").resolve()))
     ]
+    usual = [item for pair in FIELDS.items() if pair[0] not in fields for item in pair]
+    fields = [*usual, *fields]
     runs = {}
     for processes, launcher in LAUNCHERS.items():
         output = (options.output_dir / str(processes)).resolve()
-        command = [*launcher, "training/run.py", RECIPE, *files, *FIELDS, "--use_cpu", "true"]
+        command = [*launcher, "training/run.py", RECIPE, *files, "--use_cpu", "true"]
         command += ["--max_minutes", str(options.minutes), "--output_dir", str(output), *fields]
-        # As many threads as cores: the processes share them out.
-        threads = max((os.cpu_count() or 1) // processes, 1)
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         if not (output / "results.json").exists():
-            subprocess.run(command, cwd=ROOT, env=environment, check=True)
+            subprocess.run(command, cwd=ROOT, check=True)
         runs[processes] = measured(output)
         print(processes, json.dumps(runs[processes]["scores"], indent=1), flush=True)
-    figures = {"recipe": RECIPE, "fields": [*FIELDS, *fields]}
-    write_report("tatoeba", figures | {"minutes": options.minutes, "runs": runs})
+    figures = {"recipe": RECIPE, "fields": fields}
+    figures |= {"minutes": options.minutes, "runs": runs}
+    write_report("tatoeba", figures, options.results)
 
 
 def measured(output: Path) -> dict[str, Any]:

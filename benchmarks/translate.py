@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, help="the first so many; all by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--results", type=Path, help="folder of the report")
     arguments = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -100,7 +101,8 @@ def main() -> None:
     ]
     print_table(rows)
     figures = {"sentences": len(sentences), "rounds": seconds, "rows": rows}
-    write_report("translate", figures, packages=("torch", "transformers", "ctranslate2"))
+    packages = ("torch", "transformers", "ctranslate2")
+    write_report("translate", figures, arguments.results, packages)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,9 @@ from training.loop.model import (
 )
 from training.loop.output_dir import check_output_dir
 from training.loop.processes import check_launch, end_processes, raise_on_all_processes
-from training.loop.resumption import Settings
+from training.loop.resumption import Settings, config_of
 from training.loop.saving import explain_failed_write
+from training.loop.threads import take_threads
 from training.loop.trainer import VaswaniTrainer
 from training.outcome.dry_run import show_plan, use_temporary_folder
 from training.outcome.evaluation import evaluate, evaluate_with_beams
@@ -160,6 +161,8 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
     settings = Settings(arguments)
     with training.main_process_first(desc="fetching the model"):
         fetch_pretrained(arguments)
+    take_threads(training, config_of(arguments), Path(checkpoint) if checkpoint else None)
+    settings.keep("threads", training.threads)
     if checkpoint is not None:
         with raise_on_all_processes(training):
             settings.resume_from(Path(checkpoint))

@@ -35,7 +35,8 @@ def test_help_names_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    assert all(f"    {name} " in shown for name in ("translate", "convert", "push", "plot"))
+    names = ("translate", "evaluate", "compare", "convert", "push", "plot")
+    assert all(f"    {name} " in shown for name in names)
 
 
 @pytest.mark.parametrize(

@@ -263,10 +263,45 @@ def test_the_engine_must_be_that_of_the_folder(folder, ctranslate2_folder, capsy
     assert "--engine transformers" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--compute_type=int8", "--threads=1"])
-def test_options_of_ctranslate2_are_refused_without_it(folder, capsys, option):
-    assert main(["translate", "--model", str(folder), os.devnull, option]) == 1
-    assert f"{option.split('=')[0]} is for --engine ctranslate2" in capsys.readouterr().err
+def test_a_type_of_ctranslate2_is_refused_without_it(folder, capsys):
+    line = refusal(capsys, "translate", "--model", folder, os.devnull, "--compute_type=int8")
+    assert "--compute_type is for --engine ctranslate2" in line
+
+
+@pytest.mark.parametrize("engine", ["transformers", "ctranslate2"])
+def test_no_threads_are_refused(folder, capsys, engine):
+    command = ("translate", "--model", folder, os.devnull, "--engine", engine, "--threads", "0")
+    assert "--threads must be at least 1, got 0" in refusal(capsys, *command)
+
+
+@pytest.fixture
+def large_machine(monkeypatch):
+    """Eight cores, and nobody has said how many threads to take."""
+    monkeypatch.setattr("vaswani_hf.cli.translate.available_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    yield
+    torch.set_num_threads(1)
+
+
+def test_threads_are_those_that_are_asked_for(folder, translate, large_machine, monkeypatch):
+    assert translate(folder, "a b\n", "--threads", "3")[1] == "a b\n"
+    assert torch.get_num_threads() == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    translate(folder, "a b\n")
+    assert torch.get_num_threads() == 2
+
+
+def test_a_small_model_is_not_spread_over_many_threads(folder, translate, large_machine):
+    torch.set_num_threads(4)
+    translate(folder, "a b\n")  # d_model is 64: 64 sentences of 2 beams are half a million
+    assert torch.get_num_threads() == 1
+
+
+def test_the_threads_are_told_where_somebody_looks(folder, translate, large_machine, monkeypatch):
+    assert translate(folder, "a b\n", "--threads", "3")[2] == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    told = translate(folder, "a\n", "--threads=3")[2]
+    assert "vaswani-hf: CPU threads: 3; cores: 8." in told
 
 
 def test_an_unknown_compute_type_is_refused_by_name(ctranslate2_folder, capsys):

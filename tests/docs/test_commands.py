@@ -122,6 +122,8 @@ def python(words, given=""):
     script, *options = words
     if script == "training/run.py":
         parse_arguments(options)
+    elif script == "-m" and options[0].startswith("benchmarks."):
+        return python([f"{options[0].replace('.', '/')}.py", *options[1:]])
     elif script == "-m":
         assert options[0] == "pytest", words
         paths = [option for option in options[1:] if "/" in option]

@@ -45,7 +45,7 @@ def options():
 def test_options_exist(page, options, capsys):
     named = set(OPTION.findall(read(page))) - options
     if named:
-        for command in ("translate", "convert", "push", "plot"):
+        for command in ("translate", "evaluate", "compare", "convert", "push", "plot"):
             with pytest.raises(SystemExit):
                 cli.main([command, "--help"])
         named -= set(OPTION.findall(capsys.readouterr().out))

@@ -78,6 +78,31 @@ def test_a_card_without_figures_has_no_empty_section():
     assert "{" not in text
 
 
+def test_chrf_stands_in_the_metadata_beside_bleu():
+    scores = {"test": {**RESULTS["scores"]["test"], "chrf++": 51.239, "chrf++_signature": "nw:2"}}
+    data = make_card("name", RESULTS | {"scores": scores}).data
+    assert data.metrics == ["sacrebleu", "chrf"]
+    found = [(one.metric_type, one.metric_name, one.metric_value) for one in data.eval_results]
+    assert found == [("sacrebleu", f"BLEU, {SIGNATURE}", 27.34), ("chrf", "chrF++, nw:2", 51.24)]
+    assert make_card("name", RESULTS).data.metrics == ["sacrebleu"]
+
+
+@pytest.mark.parametrize("part", RESULTS)
+def test_any_part_of_the_results_may_be_missing(part):
+    rest = {name: value for name, value in RESULTS.items() if name != part}
+    text = make_card("name", rest).text
+    assert "{" not in text and "## Limits" in text
+
+
+@pytest.mark.parametrize("count", RESULTS["data"])
+def test_any_count_of_the_data_may_be_missing(count):
+    data = {name: value for name, value in RESULTS["data"].items() if name != count}
+    text = make_card("name", RESULTS | {"data": data}).text
+    shown = "kept 30 (75.00 %)" in text, "Pairs read 40" in text, "empty side 8" in text
+    assert all(shown) == (count == "dropped_too_long")
+    assert "50 updates in 7 seconds" in text
+
+
 def test_a_generated_card_is_generated_again_under_the_new_name(folder):
     card = card_for_push(folder, "lab/name")
     assert 'name = "lab/name"' in card.text

@@ -185,7 +185,11 @@ def test_the_saved_model_is_the_mean_of_the_checkpoints(finished):
 def test_the_score_is_that_of_what_translate_prints(finished, text, translated):
     references = (text / "test.de").read_text().splitlines()
     expected = sacrebleu.corpus_bleu(translated, [references]).score
-    assert results_of(finished[0])["scores"]["test"]["bleu"] == pytest.approx(expected, abs=1e-6)
+    scores = results_of(finished[0])["scores"]["test"]
+    assert scores["bleu"] == pytest.approx(expected, abs=1e-6)
+    expected = sacrebleu.corpus_chrf(translated, [references], word_order=2).score
+    assert scores["chrf++"] == pytest.approx(expected, abs=1e-6)
+    assert "|bs:1000|seed:12345|" in scores["chrf++_confidence"]["signature"]
 
 
 def test_the_log_says_speed_rate_and_loss_with_their_units(finished):

@@ -86,6 +86,10 @@ class Settings:
         self._checkpoint = ""
         self._arguments = arguments
 
+    def keep(self, name: str, value: Any) -> None:
+        """Let the next checkpoint keep a training setting that has been worked out meanwhile."""
+        self.current["training"][name] = value
+
     def resume_from(self, checkpoint: Path) -> None:
         """Compare with a checkpoint's settings, and log what has changed.
 
@@ -202,15 +206,20 @@ def fingerprint(pairs: Dataset) -> str:
     return digest.hexdigest()
 
 
+def config_of(arguments: Arguments) -> VaswaniConfig:
+    """The configuration that a run's model starts with; its vocabulary may have fewer pieces."""
+    start = arguments.training.model_name_or_path
+    return AutoConfig.from_pretrained(start) if start else VaswaniConfig(**arguments.model)
+
+
 def _other_shape(checkpoint: Path, arguments: Arguments) -> dict[str, tuple[Any, Any]]:
     """Fields of the model's shape that differ, defaults included."""
-    path, start = checkpoint / CONFIG_NAME, arguments.training.model_name_or_path
+    path = checkpoint / CONFIG_NAME
     if not path.is_file():
         raise ValueError(
             f"{checkpoint} has no {CONFIG_NAME}; only checkpoints of this project can be resumed."
         )
-    config = AutoConfig.from_pretrained(start) if start else VaswaniConfig(**arguments.model)
-    now, then = _plain(config.to_dict()), json.loads(path.read_text(encoding="utf-8"))
+    now, then = _plain(config_of(arguments).to_dict()), json.loads(path.read_text(encoding="utf-8"))
     # The size of the vocabulary is the tokenizer's.
     names = (_names(ModelArguments) | {"model_type"}) - REGULARIZATION - {"vocab_size"}
     return {

@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """What a model scores on a split: loss and perplexity a token, BLEU and exact match (section 6)."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,9 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.utils.data import DataLoader
+
+from vaswani_hf.evaluation import Metric, Score
+from vaswani_hf.evaluation.metrics import NUM_RESAMPLES
 
 from ..data.collating import ArrowPairs
 from ..loop.sharding import is_sharded
@@ -35,9 +39,10 @@ class Evaluation:
         sentences: pairs of the split.
         figures: `loss` (nats per token, unsmoothed) and `perplexity_per_token`; where the model has
             translated, `bleu` (0 to 100), `exact_match` (0 to 1) and, where it was asked for,
-            `compound_split_bleu`.
+            `compound_split_bleu`; after training `chrf++` (0 to 100).
         translations: in the order of the split; none where the model has not translated.
         signatures: sacrebleu's, by the name of the figure.
+        confidence: after training, `bleu` and `chrf++` with their 95 % confidence.
     """
 
     split: str
@@ -45,6 +50,7 @@ class Evaluation:
     figures: Mapping[str, float]
     translations: tuple[Translation, ...] = ()
     signatures: Mapping[str, str] = field(default_factory=dict)
+    confidence: Mapping[str, Score] = field(default_factory=dict)
 
 
 def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: Any) -> Evaluation:
@@ -92,7 +98,11 @@ def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: 
 
 
 def evaluate_with_beams(trainer: VaswaniTrainer, split: str, pairs: Dataset) -> Evaluation:
-    """Evaluate the trainer's model on a split with the recipe's beam search, and log it."""
+    """Evaluate the trainer's model on a split with the recipe's beam search, and log it.
+
+    Returns:
+        What training's own evaluations find, and chrF++ and confidence.
+    """
     training = trainer.args
     trainer.evaluate(
         pairs,
@@ -103,7 +113,7 @@ def evaluate_with_beams(trainer: VaswaniTrainer, split: str, pairs: Dataset) -> 
     )
     evaluation = trainer.last_evaluation
     assert isinstance(evaluation, Evaluation)
-    return evaluation
+    return with_confidence(evaluation, training) if evaluation.translations else evaluation
 
 
 def _translate(
@@ -147,3 +157,22 @@ def score(
         figures["compound_split_bleu"] = result["score"]
         signatures["compound_split_bleu"] = result["signature"]
     return figures, signatures
+
+
+def with_confidence(evaluation: Evaluation, training: VaswaniTrainingArguments) -> Evaluation:
+    """An evaluation that has translated, with chrF++ and with the 95 % confidence of BLEU too."""
+    hypotheses = [each.translation for each in evaluation.translations]
+    references = [[each.reference for each in evaluation.translations]]
+    tokenize, lowercase = training.bleu_tokenize, training.bleu_lowercase
+    scores, confidence = {}, {}
+    for name in ("bleu", "chrf++"):
+        metric = Metric(name, tokenize=tokenize, lowercase=lowercase)
+        statistics = metric.statistics(hypotheses, references)
+        scores[name] = metric.score(statistics)
+        confidence[name] = metric.score(statistics, NUM_RESAMPLES)
+    return dataclasses.replace(
+        evaluation,
+        figures={**evaluation.figures, "chrf++": scores["chrf++"].score},
+        signatures={**evaluation.signatures, "chrf++": scores["chrf++"].signature},
+        confidence=confidence,
+    )

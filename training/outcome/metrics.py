@@ -2,14 +2,12 @@
 """BLEU with its signature, as an `evaluate.Metric` that needs no network."""
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import datasets
 import evaluate
-import sacrebleu
 
-from ..settings.bleu import preparation
+from vaswani_hf.evaluation import Metric
 
 
 class SacreBleu(evaluate.Metric):
@@ -55,37 +53,14 @@ class SacreBleu(evaluate.Metric):
         lowercase: bool = False,
         split_compounds: bool = False,
     ) -> dict[str, Any]:
-        prepare, used = preparation(tokenize, split_compounds)
+        metric = Metric(
+            "bleu", tokenize=tokenize, lowercase=lowercase, split_compounds=split_compounds
+        )
         several: list[Any] = (
             [references] if isinstance(references[0], str) else [*zip(*references, strict=True)]
         )
-        # `force`: text that is tokenised already is what tokenize="none" is for.
-        bleu = sacrebleu.BLEU(
-            tokenize=used,
-            lowercase=lowercase,
-            smooth_method="none" if split_compounds else "exp",
-            force=True,
-        )
-        result = bleu.corpus_score(
-            [prepare(text) for text in predictions],
-            [[prepare(text) for text in stream] for stream in several],
-        )
-        signature = str(bleu.get_signature())
-        if tokenize != used:
-            named = f"|tok:{tokenize}-sacremoses-{version('sacremoses')}|"
-            signature = signature.replace(f"|tok:{used}|", named)
-        if split_compounds:
-            signature += "|compounds:split"
-        return {
-            "score": result.score,
-            "precisions": result.precisions,
-            "bp": result.bp,
-            "sys_len": result.sys_len,
-            "ref_len": result.ref_len,
-            "counts": result.counts,
-            "totals": result.totals,
-            "signature": signature,
-        }
+        found = metric.score(metric.statistics(predictions, several))
+        return {"score": found.score, "signature": found.signature, **found.details}
 
 
 def exact_match(predictions: Sequence[str], references: Sequence[str]) -> float:

@@ -31,6 +31,7 @@ from .samples import NUM_SAMPLES
 logger = logging.getLogger("training")
 RESULTS = "results.json"
 CONFIG = "config.yaml"
+SHOWN = {"bleu": "BLEU", "chrf++": "chrF++"}  # scores with confidence, and how they are written
 PACKAGES = (
     "torch",
     "transformers",
@@ -133,6 +134,20 @@ class Results:
                 *(split, figures["bleu"], signatures["bleu"], 100 * figures["exact_match"]),
                 figures["perplexity_per_token"],
             )
+        if "chrf++" in figures:
+            scores["chrf++"] = figures["chrf++"]
+            scores["chrf++_signature"] = signatures["chrf++"]
+            logger.info("%s: chrF++ %.2f (%s)", split, figures["chrf++"], signatures["chrf++"])
+        for name, found in evaluation.confidence.items():
+            scores[f"{name}_confidence"] = {
+                "mean": found.mean,
+                "ci": found.ci,  # half the width of the interval
+                "signature": found.signature,
+            }
+            logger.info(
+                "%s: 95 %% confidence of %s %.2f ± %.2f (%s)",
+                *(split, SHOWN[name], found.mean, found.ci, found.signature),
+            )
         if "compound_split_bleu" in figures:
             scores["compound_split_bleu"] = figures["compound_split_bleu"]
             scores["compound_split_bleu_signature"] = signatures["compound_split_bleu"]
@@ -175,6 +190,11 @@ class Results:
         """Print the first translations of the last evaluation, and how to translate more."""
         for source, translation, reference in self.translations[:NUM_SAMPLES]:
             print(f"source       {source}\ntranslation  {translation}\nreference    {reference}\n")
+        for split, scores in self.figures["scores"].items():
+            for name, shown in SHOWN.items():
+                if found := scores.get(f"{name}_confidence"):
+                    interval = f"{found['mean']:.2f} ± {found['ci']:.2f}"
+                    print(f"{split}: {shown} {scores[name]:.2f}, 95 % confidence {interval}")
         folder = self.arguments.training.output_dir
         print(f"The model is in {folder}. Translate with:")
         print(f"  vaswani-hf translate --model {shlex.quote(folder)}")

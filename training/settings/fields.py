@@ -317,13 +317,20 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         metadata={"help": "sacrebleu's tokenizer for BLEU; `none` for text that is tokenised"},
     )
     bleu_lowercase: bool = field(
-        default=False, metadata={"help": "lower-case texts before BLEU compares them"}
+        default=False, metadata={"help": "lower-case texts before BLEU and chrF++ compare them"}
     )
     compound_split_bleu: str | None = field(
         default=None,
         metadata={
             "help": "score compound-split BLEU too, as the paper's authors did, with this "
             "tokenizer: `moses-de`, or `none` for text that is tokenised"
+        },
+    )
+    threads: int | None = field(
+        default=None,
+        metadata={
+            "help": "CPU threads of a process; unless given OMP_NUM_THREADS, those of a checkpoint "
+            "that is resumed, or as many as there are cores and as pay for the model's size"
         },
     )
     dry_run: bool = field(

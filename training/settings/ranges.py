@@ -60,6 +60,7 @@ RANGES: Mapping[str, Range] = {
     ),
     "max_extra_tokens": _NOT_NEGATIVE,
     "dry_run_updates": _NOT_NEGATIVE,
+    "threads": _COUNT,
     "dataloader_num_workers": _NOT_NEGATIVE,
     "dataloader_prefetch_factor": _COUNT,
     "seed": _SEED,

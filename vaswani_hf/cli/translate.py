@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import torch
 from transformers.utils import logging
 
 from ..hub.download import find
+from ..processor import available_cores, paying_threads, threads_of_environment
 from ..text.lines import decode_lines
 from ..text.output import PROGRESS, Output, OutputFile
 from ..text.shards import Shard
@@ -18,7 +20,7 @@ from ..translation import CTranslate2Translator, LongSourceError, TextTranslator
 from .runs import describe_run
 
 
-CTRANSLATE2_OPTIONS = ("compute_type", "threads")
+CTRANSLATE2_OPTIONS = ("compute_type",)
 
 
 def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -87,7 +89,11 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "quantization)",
     )
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="ctranslate2: number of CPU threads"
+        "--threads",
+        type=int,
+        metavar="N",
+        help="number of CPU threads; with ctranslate2, each translates batches of its own "
+        "(default: OMP_NUM_THREADS, or as many as there are cores and as pay for the model's size)",
     )
     parser.add_argument(
         "--split",
@@ -135,6 +141,8 @@ def _translate(arguments: argparse.Namespace) -> int:
             _check_finished(arguments, output, lines)
             return 0
         translator = _load_translator(arguments)
+        if isinstance(translator, Translator):
+            _take_threads(translator, arguments.threads, is_typed=source.isatty())
         texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
         texts = itertools.islice(texts, output.num_lines, None)
         # What is typed is answered line by line.
@@ -157,6 +165,8 @@ def _translate(arguments: argparse.Namespace) -> int:
 def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.chunk_sentences < 1:
         raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
+    if arguments.threads is not None and arguments.threads < 1:
+        raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
     if arguments.revision is not None and arguments.engine == "ctranslate2":
         raise ValueError("--revision is for --engine transformers only.")
     for name in CTRANSLATE2_OPTIONS:
@@ -179,10 +189,11 @@ def _load_translator(arguments: argparse.Namespace) -> TextTranslator:
         logging.disable_progress_bar()
     names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
     options = {name: getattr(arguments, name) for name in names}
-    for name in ("revision", *CTRANSLATE2_OPTIONS):  # which one of the engines lacks
+    is_fast = arguments.engine == "ctranslate2"
+    for name in (*CTRANSLATE2_OPTIONS, "threads") if is_fast else ("revision",):
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
-    engine = Translator if arguments.engine == "transformers" else CTranslate2Translator
+    engine = CTranslate2Translator if is_fast else Translator
     return engine.from_pretrained(arguments.model, **options)
 
 
@@ -208,6 +219,23 @@ def _check_finished(arguments: argparse.Namespace, output: Output, lines: Iterab
             f"another file."
         )
     print(f"vaswani-hf: {arguments.output} is finished; nothing is left to do.", file=sys.stderr)
+
+
+def _take_threads(translator: Translator, threads: int | None, *, is_typed: bool) -> None:
+    """Let torch compute by as many threads as pay for the model, and say so."""
+    model = translator.model
+    if threads is None and model.device.type != "cpu":
+        return
+    cores = available_cores()
+    threads = threads or threads_of_environment()
+    if threads is None:
+        sentences = 1 if is_typed else translator.max_batch_sentences
+        rows = sentences * translator.num_beams
+        width = getattr(model.config, "hidden_size", None)  # which the library lets a model lack
+        threads = paying_threads(rows, width, cores) if width else cores
+    torch.set_num_threads(threads)
+    if sys.stderr.isatty():  # as the progress bar; what is kept in a file is for errors
+        print(f"vaswani-hf: CPU threads: {threads}; cores: {cores}.", file=sys.stderr)
 
 
 def _write_translations(

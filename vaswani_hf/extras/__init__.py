@@ -13,6 +13,7 @@ EXTRAS = {
     "onnx_ir": "export",
     "onnxruntime": "export",
     "onnxscript": "export",
+    "sacrebleu": "evaluate",
     "sentencepiece": "export",
     "sentencex": "sentences",
 }

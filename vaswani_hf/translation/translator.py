@@ -259,6 +259,11 @@ class Translator(TextTranslator):
         }
         self.generation = {name: value for name, value in given.items() if value is not None}
 
+    @property
+    def num_beams(self) -> int:
+        """Beam width of the search."""
+        return int(self.generation.get("num_beams") or self.model.generation_config.num_beams or 1)
+
     @classmethod
     def from_pretrained(
         cls,

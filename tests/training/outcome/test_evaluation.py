@@ -126,6 +126,25 @@ def test_scores_are_sacrebleus_of_translations_in_the_order_of_the_split(
     assert trainer.state.log_history[-1]["test_bleu"] == found.figures["bleu"]
 
 
+def test_the_final_evaluation_has_chrf_and_confidence(make_trainer, pairs, alone, targets):
+    trainer = make_trainer(bleu_tokenize="none")
+    found = evaluate_with_beams(trainer, "test", pairs)
+    for name, metric in [
+        ("bleu", sacrebleu.BLEU(tokenize="none", force=True)),
+        ("chrf++", sacrebleu.CHRF(word_order=2)),
+    ]:
+        assert found.figures[name] == pytest.approx(metric.corpus_score(alone, [targets]).score)
+        assert found.signatures[name] == str(metric.get_signature())
+        expected = metric.corpus_score(alone, [targets], n_bootstrap=1000)
+        assert found.confidence[name].mean == pytest.approx(expected._mean)
+        assert found.confidence[name].ci == pytest.approx(expected._ci)
+        assert found.confidence[name].signature == str(metric.get_signature())
+    # Evaluations in training do without.
+    trainer.evaluate(pairs)
+    assert "chrf++" not in trainer.last_evaluation.figures
+    assert not trainer.last_evaluation.confidence
+
+
 def test_the_final_evaluation_searches_by_the_recipe_and_those_in_training_greedily(
     make_trainer, pairs, monkeypatch
 ):

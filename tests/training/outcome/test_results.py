@@ -8,6 +8,7 @@ import pytest
 from training.outcome.evaluation import Evaluation, Translation
 from training.outcome.results import Results
 from training.settings.reading import parse_arguments
+from vaswani_hf.evaluation import Score
 
 
 @pytest.fixture
@@ -68,6 +69,40 @@ def test_scores_are_written_with_units_and_signatures(results, tmp_path):
     assert len(written["samples"]) == 5
     assert written["samples"][0] == {"source": "s0", "translation": "t0", "reference": "r0"}
     assert json.loads((tmp_path / "my run" / "log_history.json").read_text()) == [{"step": 7}]
+
+
+CONFIDENT = Evaluation(
+    "test",
+    8,
+    {**FIGURES, "chrf++": 50.0},
+    TRANSLATIONS,
+    {"bleu": "tok:13a", "chrf++": "nw:2"},
+    {
+        "bleu": Score("BLEU", 20.0, "bs:9|tok:13a", 20.126, 3.5),
+        "chrf++": Score("chrF2++", 50.0, "bs:9|nw:2", 49.5, 4.0),
+    },
+)
+
+
+def test_chrf_and_confidence_are_written_beside_bleu(results, tmp_path):
+    results.add(CONFIDENT)
+    results.write(wall_seconds=1.0)
+    scores = json.loads((tmp_path / "my run" / "results.json").read_text())["scores"]["test"]
+    assert (scores["bleu"], scores["bleu_signature"]) == (20.0, "tok:13a")
+    assert (scores["chrf++"], scores["chrf++_signature"]) == (50.0, "nw:2")
+    assert scores["bleu_confidence"] == {"mean": 20.126, "ci": 3.5, "signature": "bs:9|tok:13a"}
+    assert scores["chrf++_confidence"] == {"mean": 49.5, "ci": 4.0, "signature": "bs:9|nw:2"}
+    card = (tmp_path / "my run" / "README.md").read_text(encoding="utf-8")
+    assert "| test | BLEU | 20.00 | 20.13 ± 3.50 | `bs:9\\|tok:13a` |\n" in card
+    assert "| test | chrF++ | 50.00 | 49.50 ± 4.00 | `bs:9\\|nw:2` |\n" in card
+
+
+def test_scores_are_shown_with_their_confidence(results, capsys):
+    results.add(CONFIDENT)
+    results.show()
+    shown = capsys.readouterr().out
+    assert "test: BLEU 20.00, 95 % confidence 20.13 ± 3.50\n" in shown
+    assert "test: chrF++ 50.00, 95 % confidence 49.50 ± 4.00\n" in shown
 
 
 def test_translations_of_the_last_split_are_shown_with_a_command_that_can_be_pasted(

@@ -1,0 +1,87 @@
+"""How many threads pay, by the processor, the environment and the model."""
+
+import os
+
+import pytest
+
+from vaswani_hf import processor
+from vaswani_hf.processor import available_cores, paying_threads, threads_of_environment
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A function that makes a machine of what Linux says of it."""
+
+    def make(cpus, siblings=None, group="0::/\n", quotas=None):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(cpus), raising=False)
+        monkeypatch.setattr(processor, "_CPUS", tmp_path / "cpus")
+        monkeypatch.setattr(processor, "_CGROUPS", tmp_path / "cgroups")
+        monkeypatch.setattr(processor, "_OWN_CGROUP", tmp_path / "own")
+        (tmp_path / "own").write_text(group)
+        for cpu, text in (siblings or {}).items():
+            folder = tmp_path / "cpus" / f"cpu{cpu}" / "topology"
+            folder.mkdir(parents=True)
+            (folder / "thread_siblings_list").write_text(text)
+        for name, text in (quotas or {}).items():
+            (tmp_path / "cgroups" / name).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "cgroups" / name / "cpu.max").write_text(text)
+
+    return make
+
+
+def test_the_cores_are_those_that_the_process_may_use(machine):
+    machine({2, 3, 5})
+    assert available_cores() == 3
+
+
+def test_two_hardware_threads_of_a_core_count_once(machine):
+    machine({0, 1, 2, 3}, siblings={0: "0,2\n", 1: "1,3\n", 2: "0,2\n", 3: "1,3\n"})
+    assert available_cores() == 2
+
+
+@pytest.mark.parametrize(
+    ("quotas", "cores"),
+    [
+        ({"": "max 100000\n"}, 8),
+        ({"": "300000 100000\n"}, 3),
+        ({"": "50000 100000\n"}, 1),  # half a core
+        ({"jobs": "200000 100000\n", "jobs/mine": "max 100000\n"}, 2),  # of the group above
+        ({"jobs": "600000 100000\n", "jobs/mine": "400000 100000\n"}, 4),
+    ],
+)
+def test_the_quota_of_the_control_group_is_a_limit(machine, quotas, cores):
+    machine(range(8), group="0::/jobs/mine\n", quotas=quotas)
+    assert available_cores() == cores
+
+
+def test_where_nothing_is_said_of_control_groups_there_is_no_limit(machine):
+    machine(range(8), group="")
+    assert available_cores() == 8
+
+
+def test_threads_grow_with_the_product_up_to_the_cores():
+    least = processor.LEAST_FOR_A_THREAD
+    width = 256
+    rows = 3 * least // width**2
+    assert paying_threads(rows, width, cores=64) == 3
+    assert paying_threads(rows, width, cores=2) == 2
+    assert paying_threads(1, 8, cores=64) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [
+        ({}, None),
+        ({"OMP_NUM_THREADS": "3"}, 3),
+        ({"OMP_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": "4,2"}, 4),  # a number for each level of nesting
+        ({"OMP_NUM_THREADS": "many"}, None),
+        ({"OMP_NUM_THREADS": "0"}, None),
+        # What torchrun and accelerate set where nothing is set.
+        ({"OMP_NUM_THREADS": "1", "LOCAL_RANK": "0"}, None),
+        ({"OMP_NUM_THREADS": "1", "ACCELERATE_MIXED_PRECISION": "no"}, None),
+        ({"OMP_NUM_THREADS": "2", "LOCAL_RANK": "0"}, 2),
+    ],
+)
+def test_what_the_user_has_set_is_told_from_what_a_launcher_sets(environment, threads):
+    assert threads_of_environment(environment) == threads

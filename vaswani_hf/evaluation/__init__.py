@@ -1,0 +1,20 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""How good are translations? By sacrebleu's metrics, with their confidence."""
+
+from .comparison import Comparison, SystemScore, compare
+from .metrics import Metric, Score
+from .sources import LengthBin, count_copied, count_empty, count_tokens, scores_by_length
+
+
+__all__ = [
+    "Comparison",
+    "LengthBin",
+    "Metric",
+    "Score",
+    "SystemScore",
+    "compare",
+    "count_copied",
+    "count_empty",
+    "count_tokens",
+    "scores_by_length",
+]

@@ -1,0 +1,80 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""How many CPU threads pay? A core each, as far as a model's products go around.
+
+torch takes a thread for each core. Where products are small, threads wait for each other longer
+than they multiply: a small model on a large machine would be slower by them.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+OMP_NUM_THREADS = "OMP_NUM_THREADS"  # the variable by which users and launchers choose
+# Multiplications of a layer's product for each thread: with less, another thread costs more than it
+# brings (docs/speed.md, "Threads").
+LEAST_FOR_A_THREAD = 2**21
+_CPUS = Path("/sys/devices/system/cpu")
+_CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+def paying_threads(rows: int, d_model: int, cores: int) -> int:
+    """How many threads pay for products of `(rows, d_model)` by `(d_model, d_model)`.
+
+    Args:
+        rows: tokens of a batch, or in a search the beams of all its sentences.
+        d_model: of the model.
+        cores: that there are.
+    """
+    return max(1, min(cores, rows * d_model**2 // LEAST_FOR_A_THREAD))
+
+
+def threads_of_environment(environment: Mapping[str, str] = os.environ) -> int | None:
+    """The number in `OMP_NUM_THREADS`, which a user has set; `None` if no user has.
+
+    torchrun and `accelerate launch` set it to 1 where it is not set, the latter also for a single
+    process: from them a 1 says nothing.
+    """
+    text = environment.get(OMP_NUM_THREADS, "").partition(",")[0]  # one for each level of nesting
+    number = int(text) if text.strip().isdecimal() else 0
+    is_launched = not {"LOCAL_RANK", "ACCELERATE_MIXED_PRECISION"}.isdisjoint(environment)
+    return None if number < 1 or (number == 1 and is_launched) else number
+
+
+def available_cores() -> int:
+    """Cores that this process may use: by its affinity, and by the quota of its control group.
+
+    Two hardware threads of a core are one: they share what multiplies.
+    """
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        cores = len({_siblings(cpu) for cpu in os.sched_getaffinity(0)})
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, int(min(cores, _quota())))
+
+
+def _siblings(cpu: int) -> str:
+    """The hardware threads that share the core of one, such as `0,32`."""
+    try:
+        return (_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+    except OSError:
+        return str(cpu)
+
+
+def _quota() -> float:
+    """Cores' worth of time that the control group gives, as in a container; infinity for any."""
+    try:
+        name = _OWN_CGROUP.read_text().partition("0::")[2].partition("\n")[0]
+    except OSError:
+        return float("inf")
+    quota, folder = float("inf"), _CGROUPS / name.lstrip("/")
+    for group in (folder, *folder.parents):  # each one above sets a limit as well
+        try:
+            most, period = (group / "cpu.max").read_text().split()
+            quota = min(quota, int(most) / int(period))
+        except (OSError, ValueError):  # none is set, or the word `max` says so
+            continue
+    return quota
+
+
+__all__ = ["available_cores", "paying_threads", "threads_of_environment"]
