@@ -125,8 +125,9 @@ def split_for(
         language = source_language(translator.folder)
     if language is None:
         raise ValueError(
-            'language is needed to tell where sentences end, such as language="en"; no card of '
-            "the model names those that it translates between."
+            "The language of the text is needed to tell where its sentences end, such as "
+            'language="en", on the command line --language en; the model has no card that names '
+            "the two that it translates between."
         )
     trained_length = getattr(translator.tokenizer, "model_max_length", None)
     limit = source_limit(max_source_tokens, trained_length, translator.max_positions)
