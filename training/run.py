@@ -41,7 +41,12 @@ from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint
 from training.loop.locking import lock_output_dir
-from training.loop.model import build_model, build_tokenizer, fetch_pretrained
+from training.loop.model import (
+    build_model,
+    build_tokenizer,
+    fetch_pretrained,
+    set_trained_length,
+)
 from training.loop.output_dir import check_output_dir
 from training.loop.processes import check_launch, end_processes, raise_on_all_processes
 from training.loop.resumption import Settings, config_of
@@ -95,7 +100,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
-    check_lengths(arguments, model, pairs)
+    set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
     if training.dry_run:
         show_plan(arguments, model, tokenizer, pairs["train"])

@@ -82,7 +82,7 @@ def test_what_a_terminal_cannot_show_is_spelled_out(tmp_path, monkeypatch):
 
 # What is said without a model is said at once: a process imports what the command needs, and no
 # library of a model. By the clock this could not be tested.
-COMMANDS = ("translate", "evaluate", "compare", "convert", "push", "plot")
+COMMANDS = (*("translate", "score", "align", "evaluate", "compare", "convert", "push", "plot"),)
 HELP = ["--help", "--version", *(f"{name} --help" for name in COMMANDS)]
 USAGE_ERRORS = [
     *("", "transform", "translate", "convert a b", "push a", "plot"),
@@ -100,6 +100,14 @@ USAGE_ERRORS = [
     "translate --model m --engine ctranslate2 --threads 0",
     "translate --model m --engine ctranslate2 --revision main",
     "translate --model m nowhere.txt",
+    "translate --model m --resume",
+    "translate --model m --shard 1/2",
+    "translate --model m --language en",
+    "score --model m --source nowhere.txt --target README.md",
+    "score --model m --source README.md --target README.md --length_penalty nan",
+    "score --model no/such/folder --source README.md --target README.md",
+    "align --model m --source README.md --target README.md --engine ctranslate2",
+    "align --model m --source README.md --target README.md --batch_tokens 0",
     "translate --model no/such/folder /dev/null",
     "translate --model no/such/folder --engine ctranslate2 /dev/null",
     "convert a b --from marian --quantization int8",

@@ -10,6 +10,7 @@ from typing import Any
 from .pair_files import (
     add_pair_options,
     check_files,
+    check_pair_options,
     lines_named,
     lines_of,
     load_engine,
@@ -43,6 +44,7 @@ def _align(arguments: argparse.Namespace) -> int:
             "--engine ctranslate2 does not tell where the heads of a model look; use --engine "
             "transformers and the folder that was converted."
         )
+    check_pair_options(arguments)
     check_files(arguments.source, arguments.target, output=arguments.output)
     translator = load_engine(arguments)
     heads: list[Any] = []

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..hub.names import check_name
 from ..text.lines import decode_lines, read_lines
 from ..text.output import Output
+from ..translation.options import check_at_least
 
 
 if TYPE_CHECKING:
@@ -74,12 +76,21 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
     parser.add_argument("--device", help="such as cpu or cuda (default: a GPU if there is one)")
 
 
+def check_pair_options(arguments: argparse.Namespace) -> None:
+    """Raise a `ValueError` for what needs no model to be refused."""
+    check_at_least(
+        1, batch_tokens=arguments.batch_tokens, chunk_sentences=arguments.chunk_sentences
+    )
+    if arguments.engine == "transformers":
+        check_name(arguments.model, arguments.revision)
+    elif arguments.revision is not None:
+        raise ValueError("--revision is for --engine transformers only.")
+
+
 def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
     """The translator that the options name."""
     options = {"device": arguments.device, "batch_tokens": arguments.batch_tokens}
     if arguments.engine == "ctranslate2":
-        if arguments.revision is not None:
-            raise ValueError("--revision is for --engine transformers only.")
         from ..translation import CTranslate2Translator
 
         # Nothing is searched: with more beams it would warn of how it ranks.

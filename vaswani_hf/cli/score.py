@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..translation.options import check_search_options
 from .pair_files import (
     add_pair_options,
     check_files,
+    check_pair_options,
     lines_named,
     lines_of,
     load_engine,
@@ -58,6 +60,8 @@ def _score(arguments: argparse.Namespace) -> int:
     targets = [arguments.target]
     if arguments.contrastive is not None:
         targets.append(arguments.contrastive)
+    check_pair_options(arguments)
+    check_search_options(None, arguments.length_penalty, arguments.length_penalty_type)
     check_files(arguments.source, *targets, output=arguments.output)
     translator = load_engine(arguments)
     summary = Summary()

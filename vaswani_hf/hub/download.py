@@ -9,11 +9,13 @@ from huggingface_hub import HfApi, constants, snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
 
 from .errors import NetworkError, as_hub_error
-from .folder import check_folder
 from .names import check_name
 
 
-DOWNLOADED_PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*.py")
+DOWNLOADED_PATTERNS = (
+    *("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*.py"),
+    "README.md",  # the card, which names the languages
+)
 
 
 def fetch(
@@ -31,6 +33,8 @@ def fetch(
             with a folder, or the folder cannot be loaded.
         HubError: if it cannot be fetched.
     """
+    from .folder import check_folder  # which loads torch
+
     folder = find(name, revision=revision, token=token)
     check_folder(folder, str(name))
     return folder

@@ -118,6 +118,7 @@ class CTranslate2Translator(TextTranslator):
             self.workers * batch_tokens,
             self.workers * max_batch_sentences,
         )
+        self.folder = folder
         config = read_json(folder / GENERATION_CONFIG) or {}
         self.num_beams: int = first_given(num_beams, config.get("num_beams"), 1)
         self.length_penalty: float = first_given(length_penalty, config.get("length_penalty"), 1.0)

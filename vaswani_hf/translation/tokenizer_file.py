@@ -26,10 +26,11 @@ class TokenizerFile:
 
     Args:
         tokenizer: of the file, set up as the library would do it.
+        model_max_length: tokens of the longest source of the training; `None` if it is not known.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, model_max_length: int | None = None) -> None:
+        self.tokenizer, self.model_max_length = tokenizer, model_max_length
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -51,16 +52,25 @@ class TokenizerFile:
         tokenizer.encode_special_tokens = config.get("split_special_tokens", False)
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        return cls(tokenizer)
+        return cls(tokenizer, config.get("model_max_length"))
 
     def __call__(
-        self, text: list[str] | None = None, text_target: list[str] | None = None
+        self,
+        text: list[str] | None = None,
+        text_target: list[str] | None = None,
+        verbose: bool = False,
     ) -> dict[str, list[list[int]]]:
-        """The `input_ids` of sentences, special ids included; those of targets are made alike."""
+        """The `input_ids` of sentences, special ids included.
+
+        Args:
+            text: of sources, or
+            text_target: of targets, whose ids are made alike.
+            verbose: nothing is ever told.
+        """
         sentences = first_given(text, text_target)
         return {"input_ids": [encoded.ids for encoded in self.tokenizer.encode_batch(sentences)]}
 
-    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str | None]:
         return [self.tokenizer.id_to_token(token) for token in ids]
 
     def batch_decode(

@@ -102,6 +102,7 @@ def test_a_resumed_run_takes_the_threads_that_its_folder_names(tmp_path, monkeyp
     done = run_here(*command, *resume, str(tmp_path / "same"))
     assert "CPU threads of a process: 2; cores for it: 8 (as many as before)." in done.stderr
     assert results_of(tmp_path / "same")["hardware"]["torch_threads"] == 2
+    assert threads_of_checkpoint(tmp_path / "same" / "checkpoint-2") == 2
 
     done = run_here(*command, *resume, str(first), "--threads", "1")
     assert "threads=1 (before: 2)" in done.stderr
