@@ -35,7 +35,7 @@ def test_help_names_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    names = ("translate", "evaluate", "compare", "convert", "push", "plot")
+    names = ("translate", "score", "align", "evaluate", "compare", "convert", "push", "plot")
     assert all(f"    {name} " in shown for name in names)
 
 

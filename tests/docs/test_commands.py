@@ -172,6 +172,10 @@ def sacrebleu(words, given=""):
     return done.stdout
 
 
+def sed(words, given=""):
+    return subprocess.run(["sed", *words], capture_output=True, text=True, check=True).stdout
+
+
 def xargs(words, given=""):
     """One command after the other, with each line in the place of `{}`."""
     first = words.index("vaswani-hf")
@@ -212,6 +216,7 @@ PROGRAMS = {
     "make": make,
     "pip": pip,
     "sacrebleu": sacrebleu,
+    "sed": sed,
     "cat": cat,
     "xargs": xargs,
     "sbatch": sbatch,

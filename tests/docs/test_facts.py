@@ -46,7 +46,10 @@ def options():
 def test_options_exist(page, options, capsys):
     named = set(OPTION.findall(read(page))) - options
     if named:
-        for command in ("translate", "evaluate", "compare", "convert", "push", "plot"):
+        for command in (
+            *("translate", "score", "align", "evaluate", "compare"),
+            *("convert", "push", "plot"),
+        ):
             with pytest.raises(SystemExit):
                 cli.main([command, "--help"])
         named -= set(OPTION.findall(capsys.readouterr().out))

@@ -109,6 +109,7 @@ def test_the_output_folder_holds_all_that_is_needed(finished):
         *("tokenizer.json", "tokenizer_config.json", "results.json", "README.md"),
         *("configuration_vaswani.py", "modeling_vaswani.py", "generation_vaswani.py"),
         *("beam_search_vaswani.py", "beam_cache_vaswani.py"),
+        *("greedy_search_vaswani.py", "decoding_vaswani.py"),
         "layers_vaswani.py",
         "loss_vaswani.py",
     }

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""vaswani-hf translate | evaluate | compare | convert | push | plot: a file a command."""
+"""vaswani-hf: a file a command."""
 
 import argparse
 import os
@@ -9,11 +9,13 @@ from importlib.metadata import version
 
 from .. import __version__
 from ..text.terminal import escape_unprintable
+from .align import add_align
 from .compare import add_compare
 from .convert import add_convert
 from .evaluate import add_evaluate
 from .plot import add_plot
 from .push import add_push
+from .score import add_score
 from .translate import add_translate
 
 
@@ -25,8 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     escape_unprintable()
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
-        description="Translate with models of 'Attention Is All You Need', judge translations, "
-        "convert models, push them to the Hub, and plot their training.",
+        description="Translate with models of 'Attention Is All You Need', score, align and judge "
+        "translations, convert models, push them to the Hub, and plot their training.",
     )
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
     parser.add_argument(
@@ -34,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_translate(commands)
+    add_score(commands)
+    add_align(commands)
     add_evaluate(commands)
     add_compare(commands)
     add_convert(commands)

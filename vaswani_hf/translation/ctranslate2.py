@@ -20,6 +20,7 @@ from .loading import (
     read_json,
 )
 from .options import check_at_least, check_search_options, first_given
+from .scoring import ctranslate2_log_probs
 from .translator import LongSourceError, TextTranslator
 
 
@@ -186,6 +187,39 @@ class CTranslate2Translator(TextTranslator):
                 (hypotheses,) = self.search([source], limit)
             targets.append(self.best(hypotheses).ids)
         return targets
+
+    def end_ids(self) -> list[int]:
+        """The piece that ends a translation."""
+        return [self.end_id]
+
+    def length_penalty_of_search(self) -> tuple[float, str]:
+        """Exponent and type of the length penalty that hypotheses are ranked by."""
+        return self.length_penalty, self.length_penalty_type
+
+    def num_target_positions(self, ids: list[int]) -> int:
+        """One more where the target does not end: CTranslate2 ends each."""
+        return len(ids) if ids[-1:] == [self.end_id] else len(ids) + 1
+
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """The log-probability of each piece of each target of a batch."""
+        return ctranslate2_log_probs(
+            self.model,
+            self.target_pieces[self.end_id],
+            [[self.source_pieces[token] for token in source] for source in sources],
+            [[self.target_pieces[token] for token in target] for target in targets],
+            max_batch_size=max(len(sources) // self.workers, 1),
+        )
+
+    def align(self, *arguments: Any, **options: Any) -> Any:
+        """CTranslate2 does not say where each head looks.
+
+        Raises:
+            ValueError: always; it names the engine that can.
+        """
+        raise ValueError(
+            "CTranslate2 does not tell where the heads of a model look; align with Translator, on "
+            "the command line --engine transformers, and the folder that was converted."
+        )
 
     def search(self, sources: list[list[int]], max_tokens: int) -> list[list[Hypothesis]]:
         """The hypotheses for each source, of at most `max_tokens` tokens, `</s>` included."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 from transformers import (
@@ -17,18 +17,26 @@ from transformers import (
 )
 from transformers.utils import GENERATION_CONFIG_NAME, logging
 
+from ..beam_search_vaswani import power_length_penalty, wu_length_penalty
 from ..generation_vaswani import (
     PAPER,
+    POWER,
     WU,
     VaswaniGenerationMixin,
 )
 from ..hub.download import fetch
+from .alignment import Aligner, align_pairs
+from .forcing import end_ids_of, forced_log_probs
 from .loading import CTRANSLATE2_WEIGHTS, check_finite, load_tokenizers, read_json
 from .options import check_at_least, check_search_options, first_given, usable_device
+from .pairs import PairReader, as_given, sides_of
+from .scoring import score_pairs
 from .texts import SENTENCES, split_for
 
 
 logger = logging.get_logger(__name__)
+
+LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
 
 
 class LongSourceError(ValueError):
@@ -195,6 +203,81 @@ class TextTranslator(abc.ABC):
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
         """The target ids of one batch of source ids; they may include special ids."""
 
+    def score(
+        self,
+        source: Any,
+        target: Any,
+        *,
+        length_penalty: float | None = None,
+        length_penalty_type: str | None = None,
+        chunk_sentences: int = 10_000,
+    ) -> Any:
+        """How probable the model finds targets, given their sources.
+
+        What beam search has found has the score that the search gave it, where the target is given
+        as the ids that were found: a text may be encoded in other pieces than those. The generation
+        config, such as `bad_words_ids`, changes no score.
+
+        Args:
+            source: a text, a list, or an iterator of texts; or of ids in place of any text.
+            target: likewise, as many. A text ends in `</s>`. Ids are scored as they are: without
+                the start, and without `</s>` if the limit has cut them off.
+            length_penalty: exponent of the length penalty; `None` for that of the search, 0 for
+                none.
+            length_penalty_type: `"wu"` or `"power"`; `None` likewise.
+            chunk_sentences: pairs that are read, sorted by length and scored together.
+
+        Returns:
+            A `PairScore` for a text, a list of them for a list, and for an iterator an iterator,
+            which reads no further than it must; all in the given order.
+
+        Raises:
+            PairError: if a pair has more tokens than the model has positions, or a side none.
+            UnequalLengthError: if one side has fewer, after the pairs before that.
+            ValueError: if an option is out of range, or the model computes NaN.
+        """
+        check_search_options(None, length_penalty, length_penalty_type, None)
+        alpha, kind = self.length_penalty_of_search()
+        alpha, kind = first_given(length_penalty, alpha), first_given(length_penalty_type, kind)
+        divisor = LENGTH_PENALTIES[kind]
+        scores = score_pairs(
+            self.pair_reader(chunk_sentences),
+            *sides_of(source, target),
+            self.log_probs,
+            lambda num_tokens: divisor(num_tokens, alpha),
+            self.num_target_positions,
+        )
+        return as_given(source, scores)
+
+    def pair_reader(self, chunk_sentences: int) -> PairReader:
+        """What makes ids and batches of pairs."""
+        check_at_least(1, chunk_sentences=chunk_sentences)
+        return PairReader(
+            self.tokenizer,
+            self.target_tokenizer,
+            self.end_ids(),
+            self.max_positions,
+            self.batch_tokens,
+            self.max_batch_sentences,
+            chunk_sentences,
+        )
+
+    def num_target_positions(self, ids: list[int]) -> int:
+        """The positions that a target needs to be scored."""
+        return len(ids)
+
+    @abc.abstractmethod
+    def end_ids(self) -> list[int]:
+        """The pieces that end a translation."""
+
+    @abc.abstractmethod
+    def length_penalty_of_search(self) -> tuple[float, str]:
+        """Exponent and type of the length penalty that the search ranks by."""
+
+    @abc.abstractmethod
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """The log-probability of each piece of each target of a batch."""
+
 
 class Translator(TextTranslator):
     """Translates by a model of transformers and its tokenizer.
@@ -329,3 +412,59 @@ class Translator(TextTranslator):
             **self.generation,
         )
         return outputs.tolist()
+
+    def align(
+        self,
+        source: Any,
+        target: Any,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        step: str | None = None,
+        chunk_sentences: int = 10_000,
+    ) -> Any:
+        """Which source words the words of targets come from, by where a head looks.
+
+        What is not named of layer, head and step is chosen by a sample of the first pairs, once for
+        a model: `vaswani_hf.translation.alignment` says how.
+
+        Args:
+            source: as in `score`.
+            target: as in `score`.
+            layer: of the decoder, counted from 0.
+            head: in its layer, counted from 0.
+            step: `"reads"` or `"predicts"`: whether we look at the step that reads a target piece
+                or at the one before, which predicts it.
+            chunk_sentences: pairs that are read, sorted by length and aligned together.
+
+        Returns:
+            An `Alignment` for a text, a list of them for a list, and for an iterator an iterator;
+            all in the given order.
+
+        Raises:
+            PairError: if a pair has more tokens than the model has positions, or a side none, or if
+                it is not known which characters a piece spells.
+            UnequalLengthError: if one side has fewer, after the pairs before that.
+            ValueError: if the model has no such head, or does not tell where it looks.
+        """
+        aligner = Aligner(self.model, self.tokenizer, self.target_tokenizer, self.batch_tokens)
+        sides = sides_of(source, target)
+        found = align_pairs(self.pair_reader(chunk_sentences), *sides, aligner, layer, head, step)
+        return as_given(source, found)
+
+    def end_ids(self) -> list[int]:
+        """The pieces that end a translation."""
+        return end_ids_of(self.model)
+
+    def length_penalty_of_search(self) -> tuple[float, str]:
+        """Exponent and type of the length penalty that the search ranks by."""
+        config = self.model.generation_config
+        found = {
+            name: first_given(self.generation.get(name), getattr(config, name, None), default)
+            for name, default in (("length_penalty", 1.0), ("length_penalty_type", POWER))
+        }
+        return found["length_penalty"], found["length_penalty_type"]
+
+    def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """The log-probability of each piece of each target of a batch."""
+        return forced_log_probs(self.model, self.tokenizer.pad_token_id, sources, targets)
