@@ -164,12 +164,7 @@ class TextTranslator(abc.ABC):
             chunk_sentences: how many sentences are held and translated together, or all of one
                 text.
             progress: whether to draw a progress bar for each of these.
-
-        Raises:
-            ValueError: if an option is out of range, or no language is known.
-            ImportError: if sentencex, which splits, is missing.
         """
-        check_at_least(1, chunk_sentences=chunk_sentences)
         splitter = split_for(
             self, split=split, language=language, max_source_tokens=max_source_tokens
         )
