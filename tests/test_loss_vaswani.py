@@ -40,6 +40,12 @@ from vaswani_hf.hub.folder import REMOTE_CODE, export
 from vaswani_hf.loss_vaswani import smoothed_cross_entropy
 
 
+@pytest.fixture(autouse=True)
+def chunks_of_few_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `TOKENS_AT_ONCE` alone say how large a chunk is, for small vocabularies as for large."""
+    monkeypatch.setattr(loss_vaswani, "LOGITS_AT_ONCE", 0)
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.6])
 def test_smoothed_loss_is_that_of_the_written_out_distribution(epsilon: float) -> None:
     torch.manual_seed(0)
@@ -148,6 +154,14 @@ def test_training_never_holds_the_logits_of_all_targets(monkeypatch: pytest.Monk
     with Heights() as heights:
         model(draw_tokens(B, S), labels=LABELS).loss.backward()
     assert max(heights.rows) == 4
+
+
+def test_a_chunk_has_more_tokens_of_a_small_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", 2)
+    monkeypatch.setattr(loss_vaswani, "LOGITS_AT_ONCE", 5 * V)
+    with Heights() as heights:
+        small_model().train()(draw_tokens(B, S), labels=LABELS)
+    assert max(heights.rows) == 5
 
 
 def plain_gradients(

@@ -41,12 +41,17 @@ from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint
 from training.loop.locking import lock_output_dir
-from training.loop.model import build_model, build_tokenizer, fetch_pretrained
+from training.loop.model import (
+    build_model,
+    build_tokenizer,
+    fetch_pretrained,
+    set_trained_length,
+)
 from training.loop.output_dir import check_output_dir
 from training.loop.processes import check_launch, end_processes, raise_on_all_processes
 from training.loop.resumption import Settings, config_of
 from training.loop.saving import explain_failed_write
-from training.loop.threads import take_threads
+from training.loop.threads import note_products, take_threads
 from training.loop.trainer import VaswaniTrainer
 from training.outcome.dry_run import show_plan, use_temporary_folder
 from training.outcome.evaluation import evaluate, evaluate_with_beams
@@ -64,6 +69,7 @@ from training.settings.reading import parse_arguments
 from training.settings.rules import check_streaming, do_without_validation
 from training.settings.usage import asks_for_help, usage
 from vaswani_hf.hub.upload import export
+from vaswani_hf.processor import keep_freed_memory
 from vaswani_hf.text.terminal import escape_unprintable
 
 
@@ -94,7 +100,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
 
     # Section 3: the model
     model = build_model(arguments, tokenizer)
-    check_lengths(arguments, model, pairs)
+    set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
     if training.dry_run:
         show_plan(arguments, model, tokenizer, pairs["train"])
@@ -158,6 +164,7 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
         fetch_pretrained(arguments)
     take_threads(training, config_of(arguments), Path(checkpoint) if checkpoint else None)
     settings.keep("threads", training.threads)
+    note_products(training, settings, Path(checkpoint) if checkpoint else None)
     if checkpoint is not None:
         with raise_on_all_processes(training):
             settings.resume_from(Path(checkpoint))
@@ -234,4 +241,5 @@ def set_up_logging(arguments: Arguments) -> None:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     main(sys.argv[1:])

@@ -26,9 +26,11 @@ from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
 
 from .beam_cache_vaswani import BeamCache, gather_hypotheses, make_beam_cache
+from .decoding_vaswani import DecoderSteps, decoder_steps, is_worth_dropping, processed
 
 
 WU, POWER = "wu", "power"
+CHUNK = 64  # scores of which the largest is looked for before they are sorted
 
 
 # The two sets of rules
@@ -168,7 +170,7 @@ class LibraryRules(SearchRules):
         return self.max_new_tokens
 
 
-RULES = {WU: PaperRules, POWER: LibraryRules}
+RULES: dict[str, Callable[..., SearchRules]] = {WU: PaperRules, POWER: LibraryRules}
 
 
 # The search
@@ -224,7 +226,7 @@ def beam_search(
     decoder = BeamDecoder(
         model, input_ids, generation_config, logits_processor, history, is_cache_given, model_kwargs
     )
-    # A sentence that is done leaves the batch, unless somebody counts on its rows.
+    # Sentences that are done leave the batch, unless somebody counts on its rows.
     is_counted_on = returns_dict or criteria or len(logits_processor) or synced_gpus
     drops_sentences = decoder.cache.can_drop_sentences and not (
         is_counted_on or generation_config.do_sample
@@ -252,7 +254,7 @@ def beam_search(
         is_over = _is_over(beams.is_done, synced_gpus)
         if is_over and not returns_dict:
             break
-        if drops_sentences and beams.is_done.any():
+        if drops_sentences and is_worth_dropping(beams.is_done):
             stays = ~beams.is_done
             beams, rows = beams.of(stays), rows[stays]
             decoder.drop_sentences(stays)
@@ -323,12 +325,12 @@ class Beams(Hypotheses):
         """The best continuations, or a sample of them.
 
         Args:
-            token_log_probs: `(B * K, V)`, of the next piece.
+            token_log_probs: `(B * K, V)`, of the next piece; written over.
             num_candidates: how many for each sentence.
             do_sample: whether to draw them by their probabilities.
         """
         num_beams = self.log_probs.shape[1]
-        totals = token_log_probs.unflatten(0, (-1, num_beams)) + self.log_probs.unsqueeze(-1)
+        totals = token_log_probs.unflatten(0, (-1, num_beams)).add_(self.log_probs.unsqueeze(-1))
         log_probs, places = _candidates(totals, num_candidates, do_sample)
         num_pieces = token_log_probs.shape[-1]
         tokens, beams = places % num_pieces, places // num_pieces  # (B, C)
@@ -404,10 +406,29 @@ def _candidates(totals: Tensor, count: int, do_sample: bool) -> tuple[Tensor, Te
     totals = totals.flatten(1)
     count = min(count, totals.shape[1])
     if not do_sample:
-        return totals.topk(count)
+        return topk_by_chunks(totals, count)
     # Of a sentence that is done nothing may be left, and -inf alone has no softmax.
     places = totals.clamp(min=torch.finfo(totals.dtype).min).softmax(dim=-1).multinomial(count)
     return totals.gather(1, places), places
+
+
+def topk_by_chunks(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """As `topk()` of scores `(B, N)`: what is among the best is in one of the best chunks.
+
+    The largest of each chunk takes one fast pass; sorting is what takes time.
+    """
+    num_rest = scores.shape[1] % CHUNK
+    if scores.shape[1] < 4 * count * CHUNK:
+        return scores.topk(count)
+    chunks = scores[:, : scores.shape[1] - num_rest].unflatten(1, (-1, CHUNK))
+    best = chunks.amax(dim=-1).topk(count)[1]  # (B, count)
+    inside = torch.arange(CHUNK, device=scores.device)
+    places = (best.unsqueeze(-1) * CHUNK + inside).flatten(1)
+    if num_rest:
+        rest = torch.arange(scores.shape[1] - num_rest, scores.shape[1], device=scores.device)
+        places = torch.cat((places, rest.expand(len(scores), -1)), dim=1)
+    values, chosen = scores.gather(1, places).topk(count)
+    return values, places.gather(1, chosen)
 
 
 class EndedHypotheses:
@@ -507,9 +528,13 @@ class BeamDecoder:
     ) -> None:
         self.model, self.forward, self.generation_config = model, model, generation_config
         self.logits_processor, self.history = logits_processor, history
-        self.cache: BeamCache = make_beam_cache(
+        num_beams = generation_config.num_beams
+        steps = None
+        if not history.wants_rows:
+            steps = decoder_steps(model, num_beams, is_cache_given, model_kwargs)
+        self.cache: BeamCache | DecoderSteps = steps or make_beam_cache(
             model_kwargs.pop("past_key_values", None),
-            generation_config.num_beams,
+            num_beams,
             input_ids.shape[1],
             model_kwargs.pop("decoder_attention_mask", None),
             is_given=is_cache_given,
@@ -522,18 +547,24 @@ class BeamDecoder:
 
         As the processors leave them.
         """
+        logits, outputs = self.next_logits(ids)
+        if len(logits) < len(ids):  # beams that start alike
+            logits = logits.repeat_interleave(self.generation_config.num_beams, dim=0)
+        log_probs = processed(self.logits_processor, ids, logits.log_softmax(dim=-1))
+        self.history.add(logits, log_probs, outputs)
+        return log_probs
+
+    def next_logits(self, ids: Tensor) -> tuple[Tensor, Any]:
+        """Logits in float32, `(B * K, V)` or `(B, V)` of beams that are alike; the outputs."""
+        if isinstance(self.cache, DecoderSteps):
+            return self.cache.logits(ids).float(), None
         inputs = self.model.prepare_inputs_for_generation(
             **self.cache.model_inputs(ids), **self.model_kwargs
         )
         outputs = self.forward(**inputs, return_dict=True)
         self.cache.cache = outputs.past_key_values
         self.forward = forward_of_later_steps(self.model, self.cache.cache, self.generation_config)
-        logits = outputs.logits[:, -1].float()
-        if len(logits) < len(ids):  # beams that start alike
-            logits = logits.repeat_interleave(self.generation_config.num_beams, dim=0)
-        log_probs = self.logits_processor(ids, logits.log_softmax(dim=-1))
-        self.history.add(logits, log_probs, outputs)
-        return log_probs
+        return outputs.logits[:, -1].float(), outputs
 
     def drop_sentences(self, stays: Tensor) -> None:
         """Forget the memory of the other sentences; the cache is told by its `reorder()`."""

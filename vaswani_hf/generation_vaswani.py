@@ -46,6 +46,8 @@ from transformers.utils import ModelOutput
 
 from .beam_cache_vaswani import num_memory_rows, reorder_rows, with_memory_rows
 from .beam_search_vaswani import POWER, RULES, WU, beam_search, wu_length_penalty
+from .decoding_vaswani import decoder_steps
+from .greedy_search_vaswani import greedy_search
 
 
 # Section 6.1. "never" ends the search only when no hypothesis can still become the best.
@@ -364,9 +366,7 @@ class VaswaniGenerationMixin(GenerationMixin):
         longest, ends, criteria = _split_criteria(
             stopping_criteria, request.criterion, prompt_length, device
         )
-        limits = torch.full((num_sentences,), longest, device=device)
-        if request.limits is not None:
-            limits = torch.minimum(limits, request.limits.to(device))
+        limits = _limits(request, longest, input_ids[::num_beams])
         _share_memory(model_kwargs, num_sentences)
         rules = RULES[request.length_penalty_type](
             num_beams,
@@ -389,6 +389,55 @@ class VaswaniGenerationMixin(GenerationMixin):
             **model_kwargs,
         )
 
+    def _sample(
+        self,
+        input_ids: Tensor,
+        logits_processor: LogitsProcessorList,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        synced_gpus: bool = False,
+        streamer: Any = None,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Called by the library for one beam; what asks for more than ids goes on to its own."""
+        request = _REQUEST.get() or SearchRequest(POWER, is_cache_given=True)
+        prompt_length = input_ids.shape[1]
+        if request.criterion is not None:  # before a given start the library may put its own
+            request.criterion.prompt_length = prompt_length
+        longest, ends, criteria = _split_criteria(
+            stopping_criteria, request.criterion, prompt_length, input_ids.device
+        )
+        wants_ids_alone = not (
+            generation_config.do_sample
+            or generation_config.return_dict_in_generate
+            or generation_config.is_assistant
+            or streamer is not None
+            or synced_gpus
+            or criteria
+        )
+        steps = None
+        # Without an end the library goes on with sentences that have reached their limit.
+        if wants_ids_alone and len(ends) and generation_config.pad_token_id is not None:
+            steps = decoder_steps(self, 1, request.is_cache_given, model_kwargs)
+        if steps is None:
+            return super()._sample(
+                input_ids,
+                logits_processor,
+                stopping_criteria,
+                generation_config,
+                synced_gpus,
+                streamer,
+                **model_kwargs,
+            )
+        return greedy_search(
+            steps,
+            input_ids,
+            _limits(request, longest, input_ids),
+            ends,
+            logits_processor,
+            generation_config.pad_token_id,
+        )
+
 
 def source_lengths(inputs: Tensor | None, kwargs: dict[str, Any]) -> Tensor:
     """Real tokens of each source, `(B,)`, out of the arguments of `generate()`."""
@@ -403,6 +452,12 @@ def source_lengths(inputs: Tensor | None, kwargs: dict[str, Any]) -> Tensor:
         return torch.ones(1, dtype=torch.long)
     memory = encoder_outputs[0]
     return torch.full((len(memory),), memory.shape[1], device=memory.device)
+
+
+def _limits(request: SearchRequest, longest: int, ids: Tensor) -> Tensor:
+    """Tokens that the translation of each row of ids may have, `(B,)`."""
+    limits = torch.full((len(ids),), longest, device=ids.device)
+    return limits if request.limits is None else limits.minimum(request.limits.to(ids.device))
 
 
 def _split_criteria(

@@ -17,8 +17,10 @@ dropout has the same distribution. On other devices, under a compiler and in the
 """
 
 import operator
+import platform
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,13 +45,40 @@ onednn_linear = find_in_torch("ops.mkldnn._linear_pointwise", None)
 native_layer_norm = find_in_torch("native_layer_norm", None)
 native_layer_norm_backward = find_in_torch("ops.aten.native_layer_norm_backward", None)
 are_transforms_active = find_in_torch("_C._are_functorch_transforms_active", lambda: True)
+has_global_hooks = find_in_torch("nn.modules.module._has_any_global_hook", lambda: True)
 is_graph_kept = find_in_torch("_C._autograd._get_current_graph_task_keep_graph", lambda: True)
 
 
-# When each faster way is used
+# When each faster way is used. The processor and the shapes decide, never a measurement: a run that
+# is resumed goes the same ways again.
 
-LEAST_FOR_ONEDNN = 2**20  # multiplications; the call takes longer than torch's own
+
+def is_intel() -> bool:
+    """Whether the processor is Intel's, for which MKL is made."""
+    try:
+        return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:  # not Linux
+        return "Intel" in platform.processor()
+
+
+def library_of_products() -> str:
+    """By what a CPU multiplies float32 matrices: `"onednn"`, or `"torch"` for torch's own choice.
+
+    torch calls MKL where it has it, which is slower than oneDNN on processors that are not Intel's.
+    """
+    is_there = (
+        torch.backends.mkl.is_available()
+        and torch.backends.mkldnn.is_available()
+        and onednn_linear is not None
+    )
+    return "onednn" if is_there and not is_intel() else "torch"
+
+
+PRODUCTS = library_of_products()
+LEAST_FOR_ONEDNN = 2**22  # multiplications; the call takes longer than torch's own
 LEAST_FOR_ONEDNN_WITH_GRADIENTS = 2**24
+LEAST_FOR_ONEDNN_TRANSPOSED = 2**28
+LEAST_TO_INVERT = 2**19  # numbers; below it there is little memory to win
 
 
 def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
@@ -57,17 +86,14 @@ def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     with_gradients = torch.is_grad_enabled()
     least = LEAST_FOR_ONEDNN_WITH_GRADIENTS if with_gradients else LEAST_FOR_ONEDNN
     return (
-        x.device.type == "cpu"
+        PRODUCTS == "onednn"
         and x.ndim > 1
         and x.dtype == weight.dtype == torch.float32
         # Before a compiler is asked for: else tracing for ONNX takes the batch size for a constant.
         and x.numel() * weight.shape[0] >= least
-        and not torch.is_autocast_enabled("cpu")
         and is_on_plain_cpu(x, weight)
-        and torch.backends.mkl.is_available()  # elsewhere torch chooses well
-        and torch.backends.mkldnn.is_available()
+        and not torch.is_autocast_enabled("cpu")
         and bool(torch.backends.mkldnn.enabled)
-        and onednn_linear is not None
     )
 
 
@@ -80,6 +106,7 @@ def is_invertible(norm: nn.LayerNorm, x: Tensor) -> bool:
     """Whether the normalized input can be computed from the result, to float32's precision."""
     return (
         norm.training
+        and x.numel() >= LEAST_TO_INVERT
         and torch.is_grad_enabled()
         and norm.weight is not None
         and norm.bias is not None
@@ -172,42 +199,85 @@ class OneDnnLinear(torch.autograd.Function):
         grad_x = linear(grad, weight.T) if ctx.needs_input_grad[0] else None
         grad_weight = grad_bias = None
         if ctx.needs_input_grad[1]:
-            grad_weight = linear(rows.T, x.flatten(0, -2).T)
+            grad_weight = weight_gradient(rows, x.flatten(0, -2))
         if ctx.needs_input_grad[2]:
             grad_bias = rows.sum(dim=0)
         return grad_x, grad_weight, grad_bias
+
+
+def weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
+    """`grad^T x`, `(out, in)`, of gradients `(rows, out)` and inputs `(rows, in)`.
+
+    oneDNN copies what is transposed, which pays for the longer side of a large product.
+    """
+    (num_rows, num_out), num_in = grad.shape, x.shape[1]
+    if num_rows * num_out * num_in >= LEAST_FOR_ONEDNN_TRANSPOSED:
+        if num_out >= 2 * num_in:
+            return linear(x.T, grad.T).T
+        if num_in >= 2 * num_out:
+            return linear(grad.T, x.T)
+    return grad.T @ x
 
 
 # Dropout
 
 
 def dropout_forward(layer: nn.Dropout, x: Tensor) -> Tensor:
-    """As `nn.Dropout`, but on a CPU the seed of the mask is kept, where torch keeps the mask."""
+    """As `nn.Dropout`, but on a CPU its mask is drawn by hashing, and once more backwards.
+
+    torch draws one number after the other, on one thread, and keeps the mask.
+    """
     if not is_mask_redrawn(layer, x):
         return type(layer).forward(layer, x)
-    return SeededDropout.apply(x, layer.p, int(torch.randint(2**32, (), device="cpu")))
+    return HashedDropout.apply(x, layer.p, draw_hash_functions(x.numel()))
 
 
-class SeededDropout(torch.autograd.Function):
+class HashedDropout(torch.autograd.Function):
     """Dropout by a mask that the backward pass draws once more."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float, seed: int) -> Tensor:
-        """Multiply by the mask of a seed, and by `1 / (1 - p)`."""
-        ctx.arguments = p, seed
-        return SeededDropout.mask(x, p, seed)
+    def forward(ctx: Any, x: Tensor, p: float, factors: Tensor) -> Tensor:
+        """As `drop`."""
+        ctx.arguments = p, factors
+        return drop(x, p, factors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """The same to the gradient."""
-        return SeededDropout.mask(grad, *ctx.arguments), None, None
+        return drop(grad, *ctx.arguments), None, None
 
-    @staticmethod
-    def mask(x: Tensor, p: float, seed: int) -> Tensor:
-        """`x` with the mask of a seed."""
-        generator = torch.Generator("cpu").manual_seed(seed)
-        drawn = torch.rand(x.shape, generator=generator, dtype=torch.float32, device="cpu")
-        return (x * (drawn >= p)).mul_(1 / (1 - p))
+
+# Odd words of 32 bits, always the same. A hash function makes others of them: the word times a
+# random odd factor, modulo 2^32 (multiply-shift hashing, Dietzfelbinger et al. 1997).
+WORDS = torch.randint(
+    *(-(2**31), 2**31, (2**13,)),
+    dtype=torch.int32,
+    device="cpu",
+    generator=torch.Generator("cpu").manual_seed(0),
+).bitwise_or_(1)
+ROWS_AT_ONCE = 32  # of words: a megabyte, which stays in the processor's cache
+INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+
+
+def draw_hash_functions(num_numbers: int) -> Tensor:
+    """Factors `(rows, 1)`; each makes words for as many numbers as there are `WORDS`."""
+    rows = -(-num_numbers // len(WORDS))
+    factors = torch.empty(rows, 1, dtype=torch.int32, device="cpu")
+    return factors.random_(-(2**31), 2**31).bitwise_or_(1)
+
+
+def drop(x: Tensor, p: float, factors: Tensor) -> Tensor:
+    """`x` where the words of some hash functions are at least p 2^32 - 2^31, divided by `1 - p`."""
+    bits = INTEGERS[x.element_size()]
+    kept = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    # 0 and 1 of the words' own type, which a product with a float would convert.
+    source, target = x.reshape(-1).view(bits), kept.view(-1).view(bits)
+    at_once = ROWS_AT_ONCE * len(WORDS)
+    for place, rows in enumerate(factors.split(ROWS_AT_ONCE)):
+        is_kept = torch.mul(rows, WORDS).ge_(round(p * 2**32) - 2**31).view(-1)
+        part = slice(place * at_once, (place + 1) * at_once)
+        torch.mul(source[part], is_kept[: len(target[part])], out=target[part])
+    return kept.mul_(1 / (1 - p))
 
 
 # Layer normalization
@@ -240,12 +310,12 @@ class InvertedLayerNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """As torch's own, of the input less its mean."""
         y, inverse_deviation, weight, bias = ctx.saved_tensors
-        centred = (y - bias).div_(weight).div_(inverse_deviation)
-        mean = torch.zeros_like(inverse_deviation)
-        grads = native_layer_norm_backward(
-            grad, centred, weight.shape, mean, inverse_deviation, weight, bias, [True, True, True]
+        normalized = torch.addcmul(-bias / weight, y, 1 / weight)
+        mean, deviation = torch.zeros_like(inverse_deviation), torch.ones_like(inverse_deviation)
+        grad_x, grad_weight, grad_bias = native_layer_norm_backward(
+            grad, normalized, weight.shape, mean, deviation, weight, bias, [True, True, True]
         )
-        return *grads, None
+        return grad_x.mul_(inverse_deviation), grad_weight, grad_bias, None
 
 
 FASTER: dict[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {

@@ -29,6 +29,7 @@ from .layers_vaswani import is_graph_kept, linear
 
 IGNORED = -100  # the library's label of a position that has no target
 TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_GPU = 128, 1024  # smaller products would leave a GPU idle
+LOGITS_AT_ONCE = 2**20  # so many at least on a CPU: more tokens where the vocabulary is small
 CHUNKS_OF_GRAPH = 16  # in a compiled graph, whatever the number of tokens
 DEVICES_OF_OPERATOR = ("cpu",)  # where a compiled graph calls the loss as one operator
 
@@ -203,7 +204,9 @@ def _loss_and_gradients(
         grad_states = torch.cat(grads)[: len(states)]
     else:
         grad_states = torch.zeros_like(states)
-        at_once = TOKENS_AT_ONCE if states.device.type == "cpu" else TOKENS_AT_ONCE_ON_GPU
+        at_once = TOKENS_AT_ONCE_ON_GPU
+        if states.device.type == "cpu":
+            at_once = max(TOKENS_AT_ONCE, LOGITS_AT_ONCE // len(weight))
         for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
             grad_states[places] = sums.add(states[places], labels[places])
     grad_weight, grad_bias = sums.grad_weight.to(weight.dtype), sums.grad_bias.to(weight.dtype)

@@ -56,6 +56,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vaswani import VaswaniConfig
+from .decoding_vaswani import may_be_left_out
 from .generation_vaswani import VaswaniGenerationMixin
 from .layers_vaswani import use_faster_layers, use_torch_layers
 from .loss_vaswani import IGNORED, accumulation_dtype, smoothed_cross_entropy, training_loss
@@ -910,6 +911,11 @@ def _check_one_is_given(
         raise ValueError(
             f"Give exactly one of {prefix}input_ids and {prefix}inputs_embeds, got {given}."
         )
+
+
+# What a step of a search does without.
+may_be_left_out(VaswaniForConditionalGeneration, VaswaniModel, VaswaniDecoder)
+may_be_left_out(EmbeddingWithPositions, DecoderLayer, MultiHeadAttention, FeedForward)
 
 
 __all__ = ["VaswaniForConditionalGeneration", "VaswaniModel", "VaswaniPreTrainedModel"]

@@ -1,7 +1,11 @@
 import io
 import os
+import random
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
 from vaswani_hf.cli import main
+from vaswani_hf.text import output
 
 
 @pytest.fixture(scope="module")
@@ -358,3 +363,196 @@ def test_a_missing_ctranslate2_is_told_with_its_extra(
         capsys, "translate", "--engine", "ctranslate2", "--model", ctranslate2_folder, text
     )
     assert 'ctranslate2 is needed for this: pip install "vaswani-hf[export]"' in line
+
+
+# Texts of any length
+
+
+@pytest.fixture
+def sentences():
+    return pytest.importorskip("sentencex")
+
+
+TEXT = "\ufeffa b\r\n\r\n  c d \te f\n* * *\n\u2028h g"
+
+
+def test_a_split_text_keeps_every_separator(folder, translate, sentences):
+    options = ["--split", "sentences", "--language", "en"]
+    for chunk_sentences in ("1", "3", "10000"):
+        status, out, _ = translate(folder, TEXT, *options, "--chunk_sentences", chunk_sentences)
+        assert (status, out) == (0, TEXT)
+
+
+def test_both_engines_split(ctranslate2_folder, translate, sentences):
+    options = ["--split", "sentences", "--language", "en", "--engine", "ctranslate2"]
+    assert translate(ctranslate2_folder, TEXT, *options)[:2] == (0, TEXT)
+
+
+def test_long_sentences_are_cut_as_they_are_told_to_be(folder, translate, sentences, caplog):
+    text = "a b c d e f g h\na b\n"
+    options = ["--split", "sentences", "--language", "en", "--max_source_tokens", "6"]
+    assert translate(folder, text, *options, "--chunk_sentences", "1")[:2] == (0, text)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "1 sentence was cut at clauses, for being longer than 6 source tokens" in message
+
+
+def test_the_language_comes_from_the_card(folder, text, tmp_path, capfd, sentences):
+    mine = tmp_path / "mine"
+    shutil.copytree(folder, mine)
+    line = refusal(capfd, "translate", "--model", mine, text, "--split", "sentences")
+    assert "language of the text is needed" in line
+    assert "--language en" in line
+    (mine / "README.md").write_text("---\nlanguage:\n- en\n- de\n---\n")
+    assert main(["translate", "--model", str(mine), str(text), "--split", "sentences"]) == 0
+    assert capfd.readouterr().out == text.read_text()
+
+
+@pytest.mark.parametrize("option", ["--language=en", "--max_source_tokens=9"])
+def test_options_of_split_are_refused_without_it(folder, text, capsys, option):
+    line = refusal(capsys, "translate", "--model", folder, text, option)
+    assert f"{option.split('=')[0]} is for --split sentences only" in line
+
+
+# Large jobs
+
+
+@pytest.fixture
+def long_text(tmp_path):
+    """Forty lines, some blank, of up to five letters."""
+    path = tmp_path / "long"
+    lines = [" ".join("abcdefgh"[number % 4 : number % 9]) for number in range(40)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_the_outputs_of_all_shards_are_that_of_the_file(folder, long_text, tmp_path, capfd):
+    command = ["translate", "--model", str(folder), str(long_text)]
+    for number in ("1", "2", "3"):
+        part = str(tmp_path / f"part.{number}")
+        assert main([*command, "--shard", f"{number}/3", "--output", part]) == 0
+    parts = [(tmp_path / f"part.{number}").read_text() for number in (1, 2, 3)]
+    assert all(parts)
+    assert "".join(parts) == long_text.read_text()
+
+
+def test_a_bad_line_of_a_shard_is_named(folder, tmp_path, capfd):
+    path = tmp_path / "text"
+    path.write_bytes(b"a\nb\nc\n\xff\n")
+    line = refusal(capfd, "translate", "--model", folder, path, "--shard", "2/2")
+    assert f"{path}, shard 2/2, line 2 is not UTF-8" in line
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--shard", "1/2"], "--shard needs a FILE"),
+        (["--shard", "1/2", "-"], "--shard needs a FILE"),
+        (["--shard", "3/2", os.devnull], "A shard is written I/N, such as 1/8 up to 8/8, got 3/2"),
+        (["--resume", os.devnull], "--resume needs --output OUTPUT and a FILE"),
+        (["--resume", "--output", "out"], "--resume needs --output OUTPUT and a FILE"),
+    ],
+)
+def test_what_cannot_be_shared_or_resumed_is_refused(
+    folder, tmp_path, capsys, monkeypatch, options, message
+):
+    monkeypatch.chdir(tmp_path)
+    assert message in refusal(capsys, "translate", "--model", folder, *options)
+    assert not list(tmp_path.iterdir())
+
+
+def killed_at(num_bytes, command):
+    """Run a command in a process that is killed once it has written so many bytes of output."""
+    process = os.fork()
+    if not process:
+        left, system_write = num_bytes, os.write
+
+        def write(descriptor, data):
+            nonlocal left
+            left -= system_write(descriptor, data[:left])
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return len(data)
+
+        output.os.write = write
+        os._exit(main(command))
+    return os.WIFSIGNALED(os.waitpid(process, 0)[1])
+
+
+@pytest.mark.parametrize("split", [[], ["--split", "sentences", "--language", "en"]])
+def test_a_killed_run_goes_on_at_the_next_whole_line(folder, long_text, tmp_path, capfd, split):
+    if split:
+        pytest.importorskip("sentencex")
+    path = tmp_path / "out"
+    command = ["translate", "--model", str(folder), str(long_text), "--output", str(path), *split]
+    command += ["--chunk_sentences", "3"]
+    assert killed_at(51, command)
+    assert killed_at(70, [*command, "--resume"])
+    # In whole lines and the beginning of another, none of them twice.
+    assert long_text.read_text().startswith(path.read_text())
+    assert 100 < len(path.read_text()) < len(long_text.read_text())
+    assert main([*command, "--resume", "--batch_tokens", "100"]) == 0
+    assert path.read_text() == long_text.read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"out", "long"}
+
+
+def test_a_finished_output_is_told_and_left(folder, long_text, tmp_path, capfd):
+    path = tmp_path / "out"
+    command = ["translate", "--model", str(folder), str(long_text), "--output", str(path)]
+    assert main(command) == 0
+    assert "out is there already; delete it" in refusal(capfd, *command)
+    assert main([*command, "--resume"]) == 0
+    assert "out is finished; nothing is left to do" in capfd.readouterr().err
+    path.write_text("mine\n")
+    assert "out is no output that can be resumed" in refusal(capfd, *command, "--resume")
+    assert path.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("change", ["option", "model", "input"])
+def test_the_output_of_another_command_model_or_input_is_not_gone_on_with(
+    folder, long_text, tmp_path, capfd, change
+):
+    path, mine = tmp_path / "out", tmp_path / "mine"
+    shutil.copytree(folder, mine)
+    command = ["translate", "--model", str(mine), str(long_text), "--output", str(path)]
+    assert killed_at(20, command)
+    command += ["--resume"]
+    if change == "option":
+        command += ["--num_beams", "1"]
+    elif change == "model":
+        change_weight(mine, 1.0)
+    else:
+        long_text.write_text(long_text.read_text() + "a\n")
+    line = refusal(capfd, *command)
+    differing = {"option": "num_beams=None there and num_beams=1 here", "model": "model_sha256="}
+    assert differing.get(change, "input_bytes=") in line
+    assert path.stat().st_size == 20
+
+
+def test_a_run_that_cannot_begin_leaves_no_output(long_text, tmp_path, capfd):
+    command = ["translate", "--model", tmp_path / "nowhere", long_text]
+    assert "nowhere" in refusal(capfd, *command, "--output", tmp_path / "out")
+    refusal(capfd, *command, "--engine", "ctranslate2", "--output", tmp_path / "out")
+    assert {file.name for file in tmp_path.iterdir()} == {"long"}
+
+
+@pytest.mark.slow
+def test_twenty_kills_of_the_command_lose_and_repeat_no_line(folder, tmp_path):
+    chooser = random.Random(0)
+    text, path, undisturbed = (tmp_path / name for name in ("text", "out", "undisturbed"))
+    lines = [" ".join(chooser.choices("abcdefgh", k=chooser.randint(0, 9))) for _ in range(3000)]
+    text.write_text("".join(f"{line}\n" for line in lines))
+    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(folder)]
+    command += [str(text), "--chunk_sentences", "7"]
+    subprocess.run([*command, "--output", str(undisturbed)], check=True)
+    command += ["--output", str(path), "--resume"]
+    for _ in range(20):
+        process = subprocess.Popen(command)
+        enough = (path.stat().st_size if path.exists() else 0) + chooser.randint(1, 1500)
+        while process.poll() is None and not (path.exists() and path.stat().st_size >= enough):
+            time.sleep(0.001)
+        assert process.poll() is None, "the text is too short for so many kills"
+        process.kill()
+        process.wait()
+    subprocess.run(command, check=True)
+    assert path.read_text() == undisturbed.read_text()
+    assert {file.name for file in tmp_path.iterdir()} == {"out", "text", "undisturbed"}

@@ -84,8 +84,9 @@ def type_in(command):
     given = ""
     for feeder in feeders:
         program, *words = shlex.split(feeder)
-        assert program == "echo", feeder
-        given = " ".join(words) + "\n"
+        assert program in ("echo", "seq"), feeder
+        lines = [" ".join(words)] if program == "echo" else range(1, int(words[0]) + 1)
+        given = "".join(f"{line}\n" for line in lines)
     program, *words = [word for word in shlex.split(command) if not re.match(r"[A-Z_]+=", word)]
     # A program that no function below knows is one that no test runs.
     output = PROGRAMS[Path(program).name](words, given)
@@ -97,6 +98,8 @@ def type_in(command):
 def vaswani_hf(argv, given=""):
     """The command of the package; what it writes goes to a file, as it does to a reader's."""
     if ON_THE_HUB in argv:  # see test_the_commands_for_the_hub_run
+        return ""
+    if "--split" in argv and importlib.util.find_spec("sentencex") is None:
         return ""
     way = [option for option in ("--from", "--to") if argv[0] == "convert" and option in argv]
     name = f"{way[0][2:]}_{argv[argv.index(way[0]) + 1]}" if way else None
@@ -173,6 +176,29 @@ def sed(words, given=""):
     return subprocess.run(["sed", *words], capture_output=True, text=True, check=True).stdout
 
 
+def xargs(words, given=""):
+    """One command after the other, with each line in the place of `{}`."""
+    first = words.index("vaswani-hf")
+    assert words[0] == "-I{}", words
+    for line in given.splitlines():
+        vaswani_hf([word.replace("{}", line) for word in words[first + 1 :]])
+    return ""
+
+
+def sbatch(words, given=""):
+    """The jobs of an array, one after the other, as Slurm would start them."""
+    array, wrap, command = words
+    assert wrap == "--wrap"
+    first, last = re.fullmatch(r"--array=(\d+)-(\d+)", array).groups()
+    for number in range(int(first), int(last) + 1):
+        type_in(command.replace("$SLURM_ARRAY_TASK_ID", str(number)))
+    return ""
+
+
+def cat(words, given=""):
+    return "".join(Path(word).read_text() for word in words)
+
+
 def installed(*first):
     """A program of another package: it is there."""
 
@@ -191,6 +217,9 @@ PROGRAMS = {
     "pip": pip,
     "sacrebleu": sacrebleu,
     "sed": sed,
+    "cat": cat,
+    "xargs": xargs,
+    "sbatch": sbatch,
     "hf": installed("auth", "login"),
     "tensorboard": installed("--logdir"),
 }
@@ -198,7 +227,9 @@ PROGRAMS = {
 
 def execute(code):
     """A Python block, as a script of its own."""
-    if "import peft" in code and importlib.util.find_spec("peft") is None:
+    packages = {"import peft": "peft", "split=": "sentencex"}
+    needed = [package for sign, package in packages.items() if sign in code]
+    if any(importlib.util.find_spec(package) is None for package in needed):
         compile(code, "block", "exec")
         return
     with tempfile.TemporaryFile("w+") as output, contextlib.redirect_stdout(output):
@@ -230,6 +261,18 @@ def test_a_redirected_translation_is_in_the_file(workplace):
     (block,) = [block for block in blocks("README.md") if "test.hypotheses" in block.text]
     outputs = [type_in(command) for command in commands(block)]
     assert Path("test.hypotheses").read_text() == outputs[-1] == "a b c d\n" * 3
+
+
+def test_the_outputs_of_the_parts_of_a_file_are_its_translation(workplace):
+    found = [block for block in blocks("docs/long_texts.md") if "--shard" in block.text]
+    for block in found:
+        for command in commands(block):
+            type_in(command)
+        assert Path("test.hypotheses").read_text() == "a b c d\n" * 3
+        assert "".join(Path(f"part.{number}").read_text() for number in range(1, 5)) == (
+            "a b c d\n" * 3
+        )
+    assert len(found) == 2
 
 
 def test_the_tokenizer_of_its_page_is_saved(workplace):

@@ -1,6 +1,8 @@
 """How many threads pay, by the processor, the environment and the model."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -85,3 +87,32 @@ def test_threads_grow_with_the_product_up_to_the_cores():
 )
 def test_what_the_user_has_set_is_told_from_what_a_launcher_sets(environment, threads):
     assert threads_of_environment(environment) == threads
+
+
+# Page faults of a tensor of 40 MB that is made and freed ten times, after ten times.
+FAULTS = """\
+import resource, sys
+from vaswani_hf.processor import keep_freed_memory
+import torch
+if not keep_freed_memory({}):
+    sys.exit(77)
+torch.set_num_threads(1)
+for number in range(20):
+    if number == 10:
+        begun = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    numbers = torch.ones(10_000_000)
+    del numbers
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun)
+"""
+
+
+def test_freed_memory_is_used_again():
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("no glibc")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 20_000  # of 98,000, at 4 KB a page
+
+
+def test_what_the_user_says_of_malloc_holds():
+    assert not processor.keep_freed_memory({"MALLOC_ARENA_MAX": "2"})

@@ -15,6 +15,7 @@ import sacrebleu
 import torch
 import yaml
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 
 from tests.training.runs import results_of, run_here
 from training.loop import callbacks
@@ -108,6 +109,7 @@ def test_the_output_folder_holds_all_that_is_needed(finished):
         *("tokenizer.json", "tokenizer_config.json", "results.json", "README.md"),
         *("configuration_vaswani.py", "modeling_vaswani.py", "generation_vaswani.py"),
         *("beam_search_vaswani.py", "beam_cache_vaswani.py"),
+        *("greedy_search_vaswani.py", "decoding_vaswani.py"),
         "layers_vaswani.py",
         "loss_vaswani.py",
     }
@@ -119,6 +121,13 @@ def test_the_saved_model_searches_as_it_was_scored(finished):
     for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
         assert written[name] == chosen[name]
     assert written["length_penalty_type"] == "wu"
+
+
+def test_the_saved_tokenizer_says_how_long_a_source_was_trained_on(finished, text):
+    tokenizer = Tokenizer.from_file(str(finished[0] / "tokenizer.json"))
+    lines = (text / "train.en").read_text().splitlines()
+    written = json.loads((finished[0] / "tokenizer_config.json").read_text())
+    assert written["model_max_length"] == max(len(tokenizer.encode(line).ids) for line in lines)
 
 
 def test_a_run_that_diverges_ends_and_keeps_no_such_weights(text, tmp_path):

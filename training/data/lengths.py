@@ -40,7 +40,7 @@ def side_lengths(pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def check_lengths(
     arguments: Arguments, model: PreTrainedModel, pairs: Mapping[str, Dataset]
-) -> None:
+) -> int:
     """Refuse pairs that are longer than a training batch holds, or than positions were learned.
 
     Args:
@@ -48,10 +48,14 @@ def check_lengths(
         model: the model to train.
         pairs: encoded pairs by split; where training text is a stream, all but that.
 
+    Returns:
+        The tokens of the longest source that is trained on; of a stream, the most it may have.
+
     Raises:
         ValueError: naming the split, the pair's place in it from 0, its length and what would do.
     """
     data, config = arguments.data, model.config
+    trained_length = data.max_length
     positions = math.inf
     if config.position_encoding == "learned":  # sinusoids do not end
         positions = config.max_position_embeddings
@@ -66,6 +70,7 @@ def check_lengths(
         lengths = side_lengths(pairs[split])
         if split == "train":
             TokenBudget.of(arguments.training).check_lengths(*lengths, of_split=" of split train")
+            trained_length = int(lengths[0].max())
         for side, of_side in zip(SIDES, lengths, strict=True):
             pair, longest = int(of_side.argmax()), int(of_side.max())
             if longest > positions:
@@ -74,3 +79,4 @@ def check_lengths(
                     f"Pair {pair} of split {split} has {longest} {side} tokens but "
                     f"max_position_embeddings={positions} are learned; raise that or {way_out}."
                 )
+    return trained_length

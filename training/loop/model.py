@@ -200,6 +200,21 @@ def build_model(
     return model
 
 
+def set_trained_length(
+    tokenizer: PreTrainedTokenizerFast, longest: int, arguments: Arguments
+) -> None:
+    """Say in the tokenizer how long a source the model knows, for those who translate by it.
+
+    Args:
+        tokenizer: is saved with the model.
+        longest: tokens of the longest source that is trained on.
+        arguments: of the run. A trained model that they name has seen longer ones before, perhaps.
+    """
+    if arguments.training.model_name_or_path:
+        longest = max(longest, tokenizer.model_max_length)
+    tokenizer.model_max_length = longest
+
+
 def _set_fields(config: VaswaniConfig, arguments: Arguments, name: str) -> None:
     """Set what the recipe may change in a trained model's configuration; refuse other shapes."""
     for field, value in arguments.model.items():

@@ -1,8 +1,9 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The CPU threads of a process of a run.
+"""The CPU threads of a process of a run, and what else of a processor shows in its numbers.
 
 Sums are cut among the threads and so rounded by their number: a resumed run takes as many as the
-checkpoint was computed with.
+checkpoint was computed with. Which library multiplies matrices is the processor's matter
+(`layers_vaswani`): a run that goes on elsewhere says if it is another one.
 """
 
 import json
@@ -10,18 +11,21 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from vaswani_hf import VaswaniConfig
+from vaswani_hf import VaswaniConfig, layers_vaswani
 from vaswani_hf.processor import available_cores, paying_threads, threads_of_environment
 
 from ..settings.budget import TokenBudget
 from ..settings.fields import VaswaniTrainingArguments
-from .resumption import SETTINGS
+from .resumption import SETTINGS, Settings
 
 
 logger = logging.getLogger("training")
+
+PRODUCTS = "products"  # the entry of a checkpoint's settings
 
 
 def take_threads(
@@ -66,6 +70,23 @@ def take_threads(
         )
 
 
+def note_products(
+    training: VaswaniTrainingArguments, settings: Settings, checkpoint: Path | None
+) -> None:
+    """Let checkpoints say which library multiplies on a CPU; warn where it was another before."""
+    if training.device.type != "cpu":
+        return
+    settings.keep(PRODUCTS, layers_vaswani.PRODUCTS)
+    before = None if checkpoint is None else _of_checkpoint(checkpoint, PRODUCTS)
+    if checkpoint is not None and before not in (None, layers_vaswani.PRODUCTS):
+        logger.warning(
+            "%s was computed on a processor where products are by %s, here they are by %s, which "
+            "round differently: the weights will not be bit-identical to those of an undisturbed "
+            "run.",
+            *(checkpoint.name, before, layers_vaswani.PRODUCTS),
+        )
+
+
 def choose_threads(
     given: int | None, of_environment: int | None, before: int | None, paying: int, cores: int
 ) -> tuple[int, str]:
@@ -99,8 +120,12 @@ def processes_here(
 
 def threads_of_checkpoint(checkpoint: Path) -> int | None:
     """The threads that a checkpoint was computed with; `None` where it does not say so."""
+    threads: int | None = _of_checkpoint(checkpoint, "threads")
+    return threads
+
+
+def _of_checkpoint(checkpoint: Path, name: str) -> Any:
     path = checkpoint / SETTINGS
     if not path.is_file():
         return None
-    threads: int | None = json.loads(path.read_text(encoding="utf-8"))["training"].get("threads")
-    return threads
+    return json.loads(path.read_text(encoding="utf-8"))["training"].get(name)

@@ -5,14 +5,19 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 import torch
 from transformers.utils import logging
 
+from ..hub.download import find
 from ..processor import available_cores, paying_threads, threads_of_environment
 from ..text.lines import decode_lines
+from ..text.output import PROGRESS, Output, OutputFile
+from ..text.shards import Shard
 from ..translation import CTranslate2Translator, LongSourceError, TextTranslator, Translator
+from .runs import describe_run
 
 
 CTRANSLATE2_OPTIONS = ("compute_type",)
@@ -21,9 +26,10 @@ CTRANSLATE2_OPTIONS = ("compute_type",)
 def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "translate",
-        help="translate text, one sentence per line",
+        help="translate text, one sentence per line or split into sentences",
         description="Translate text, one sentence per line, from a file or standard input to "
-        "standard output. Empty lines stay empty.",
+        "standard output. Empty lines stay empty. With --split sentences a line may hold any "
+        "number of sentences, and what stands between them stays as it is.",
     )
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="text to translate (default: standard input)"
@@ -89,21 +95,70 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="number of CPU threads; with ctranslate2, each translates batches of its own "
         "(default: OMP_NUM_THREADS, or as many as there are cores and as pay for the model's size)",
     )
+    parser.add_argument(
+        "--split",
+        choices=("sentences",),
+        help="split the text into sentences; line breaks and all other white space between them "
+        "stay (needs the extra `sentences`)",
+    )
+    parser.add_argument(
+        "--language",
+        metavar="CODE",
+        help="--split: language of the text, such as en (default: the one that the model's card "
+        "translates from)",
+    )
+    parser.add_argument(
+        "--max_source_tokens",
+        type=int,
+        metavar="N",
+        help="--split: longer sentences are cut at clauses, </s> included (default: the longest "
+        "that the model was trained with, or 256 if its tokenizer does not say)",
+    )
+    parser.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="translate part I of FILE, cut into N of about the same size between lines",
+    )
+    parser.add_argument("--output", metavar="OUTPUT", help="write to this file, which must be new")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an OUTPUT that the same command has left unfinished, at its next line; "
+        "begin it if it is missing",
+    )
     parser.set_defaults(run=_translate)
 
 
 def _translate(arguments: argparse.Namespace) -> int:
     _check_options(arguments)
-    with _source(arguments.file) as source:
+    with _source(arguments.file) as source, _open_output(arguments, source) as output:
+        name = arguments.file or "standard input"
+        lines: Iterable[bytes] = source
+        if arguments.shard is not None:
+            shard = Shard.parse(arguments.shard)
+            lines, name = shard.lines(source), f"{name}, shard {shard}"
+        if output.is_finished:
+            _check_finished(arguments, output, lines)
+            return 0
         translator = _load_translator(arguments)
         if isinstance(translator, Translator):
             _take_threads(translator, arguments.threads, is_typed=source.isatty())
+        texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
+        texts = itertools.islice(texts, output.num_lines, None)
         # What is typed is answered line by line.
         size = 1 if source.isatty() else arguments.chunk_sentences
         progress = sys.stderr.isatty() and not source.isatty()
-        _write_translations(
-            translator, source, arguments.file or "standard input", size, progress=progress
-        )
+        if arguments.split is None:
+            _write_translations(translator, texts, name, size, output, progress=progress)
+        else:
+            for translation in translator.translate_texts(
+                texts,
+                language=arguments.language,
+                max_source_tokens=arguments.max_source_tokens,
+                chunk_sentences=size,
+                progress=progress,
+            ):
+                output.write(translation)
     return 0
 
 
@@ -117,7 +172,15 @@ def _check_options(arguments: argparse.Namespace) -> None:
     for name in CTRANSLATE2_OPTIONS:
         if getattr(arguments, name) is not None and arguments.engine != "ctranslate2":
             raise ValueError(f"--{name} is for --engine ctranslate2 only.")
-    if sys.stdout is None:
+    if arguments.split is None:
+        for name in ("language", "max_source_tokens"):
+            if getattr(arguments, name) is not None:
+                raise ValueError(f"--{name} is for --split sentences only.")
+    if arguments.resume and (arguments.output is None or arguments.file in (None, "-")):
+        raise ValueError("--resume needs --output OUTPUT and a FILE to translate.")
+    if arguments.shard is not None and arguments.file in (None, "-"):
+        raise ValueError("--shard needs a FILE to translate.")
+    if sys.stdout is None and arguments.output is None:
         raise ValueError("Standard output is closed; open it to receive the translations.")
 
 
@@ -132,6 +195,30 @@ def _load_translator(arguments: argparse.Namespace) -> TextTranslator:
             options[name] = getattr(arguments, name)
     engine = CTranslate2Translator if is_fast else Translator
     return engine.from_pretrained(arguments.model, **options)
+
+
+def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
+    """Standard output, or a file that says which run has written it."""
+    if arguments.output is None:
+        return Output(sys.stdout)
+    folder = Path(arguments.model)
+    if arguments.engine == "transformers":
+        folder = find(arguments.model, revision=arguments.revision)
+    run = describe_run(arguments, folder, source)
+    return OutputFile(Path(arguments.output), run, resume=arguments.resume)
+
+
+def _check_finished(arguments: argparse.Namespace, output: Output, lines: Iterable[bytes]) -> None:
+    """Refuse a file that is not a whole translation, as far as its lines tell."""
+    is_split = arguments.split is not None
+    num_lines = sum(1 for line in lines if line.endswith(b"\n") or not is_split)
+    if output.num_lines != num_lines:
+        raise ValueError(
+            f"{arguments.output} is no output that can be resumed: it has no {PROGRESS} beside it, "
+            f"and {output.num_lines} lines where the input has {num_lines}; delete it, or name "
+            f"another file."
+        )
+    print(f"vaswani-hf: {arguments.output} is finished; nothing is left to do.", file=sys.stderr)
 
 
 def _take_threads(translator: Translator, threads: int | None, *, is_typed: bool) -> None:
@@ -152,20 +239,23 @@ def _take_threads(translator: Translator, threads: int | None, *, is_typed: bool
 
 
 def _write_translations(
-    translator: TextTranslator, source: BinaryIO, name: str, chunk_size: int, *, progress: bool
+    translator: TextTranslator,
+    lines: Iterator[str],
+    name: str,
+    chunk_size: int,
+    output: Output,
+    *,
+    progress: bool,
 ) -> None:
-    num_done = 0
-    with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as output:
-        for chunk in _chunks(decode_lines(source, name), chunk_size):
-            try:
-                translations = translator(chunk, progress=progress)
-            except LongSourceError as error:
-                where = f"{name}, line {num_done + error.place + 1}"
-                raise ValueError(f"{where}: {error}") from None
-            for translation in translations:
-                output.write(" ".join(translation.splitlines()) + "\n")
-            output.flush()
-            num_done += len(chunk)
+    num_done = output.num_lines
+    for chunk in _chunks(lines, chunk_size):
+        try:
+            translations = translator(chunk, progress=progress)
+        except LongSourceError as error:
+            where = f"{name}, line {num_done + error.place + 1}"
+            raise ValueError(f"{where}: {error}") from None
+        output.write("".join(" ".join(line.splitlines()) + "\n" for line in translations))
+        num_done += len(chunk)
 
 
 def _source(file: str | None) -> BinaryIO:

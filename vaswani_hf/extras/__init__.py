@@ -15,6 +15,7 @@ EXTRAS = {
     "onnxscript": "export",
     "sacrebleu": "evaluate",
     "sentencepiece": "export",
+    "sentencex": "sentences",
 }
 
 

@@ -156,6 +156,16 @@ def card_for_push(
     return make_card(repo_id, results or {}, languages=found, license=license, dataset=dataset)
 
 
+def card_languages(folder: Path) -> list[str]:
+    """The languages that the card of a folder names: of a generated one, source and target.
+
+    Raises:
+        ValueError: if the metadata of the card cannot be read.
+    """
+    card = _read_card(folder / CARD)
+    return [] if card is None else _as_list(card.data.to_dict().get("language"))
+
+
 def check_language(code: str) -> None:
     """Raise a `ValueError` if the Hub knows no such language code (ISO 639)."""
     if not _LANGUAGE.fullmatch(code):

@@ -13,7 +13,10 @@ from .errors import NetworkError, as_hub_error
 from .folder import check_folder
 
 
-DOWNLOADED_PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*.py")
+DOWNLOADED_PATTERNS = (
+    *("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*.py"),
+    "README.md",  # the card, which names the languages
+)
 
 
 def fetch(

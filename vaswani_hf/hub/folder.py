@@ -26,6 +26,8 @@ REMOTE_CODE = (
     "generation_vaswani.py",
     "beam_search_vaswani.py",
     "beam_cache_vaswani.py",
+    "greedy_search_vaswani.py",
+    "decoding_vaswani.py",
     "layers_vaswani.py",
     "loss_vaswani.py",
 )

@@ -33,20 +33,31 @@ def read_decodable_lines(path: Path) -> Iterator[str | None]:
         yield None if isinstance(text, UnicodeDecodeError) else text
 
 
-def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode lines of bytes; a line that is not UTF-8 is a `ValueError` that names it."""
-    for number, text in enumerate(_decoded(lines), start=1):
+def decode_lines(lines: Iterable[bytes], name: str, *, keep_ends: bool = False) -> Iterator[str]:
+    """Decode lines of bytes; a line that is not UTF-8 is a `ValueError` that names it.
+
+    Args:
+        lines: with their ends.
+        name: of the file, for messages.
+        keep_ends: whether the ends stay, and with them a byte order mark.
+    """
+    for number, text in enumerate(_decoded(lines, keep_ends=keep_ends), start=1):
         if isinstance(text, UnicodeDecodeError):
             raise ValueError(f"{name}, line {number} is not UTF-8: {text.reason}.") from text
         yield text
 
 
-def _decoded(lines: Iterable[bytes]) -> Iterator[str | UnicodeDecodeError]:
+def _decoded(
+    lines: Iterable[bytes], *, keep_ends: bool = False
+) -> Iterator[str | UnicodeDecodeError]:
     for place, line in enumerate(lines):
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             yield error
+            continue
+        if keep_ends:
+            yield text
             continue
         if place == 0:
             text = text.removeprefix(BYTE_ORDER_MARK)

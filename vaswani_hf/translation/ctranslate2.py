@@ -115,6 +115,7 @@ class CTranslate2Translator(TextTranslator):
             self.workers * batch_tokens,
             self.workers * max_batch_sentences,
         )
+        self.folder = folder
         config = load_generation_config(folder)
         self.num_beams: int = first_given(num_beams, config.num_beams, 1)
         self.length_penalty: float = first_given(length_penalty, config.length_penalty, 1.0)

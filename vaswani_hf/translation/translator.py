@@ -3,7 +3,8 @@
 
 import abc
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -30,6 +31,7 @@ from .loading import CTRANSLATE2_WEIGHTS, check_finite, load_tokenizers, read_js
 from .options import check_at_least, check_search_options, first_given, usable_device
 from .pairs import PairReader, as_given, sides_of
 from .scoring import score_pairs
+from .texts import SENTENCES, split_for
 
 
 logger = logging.get_logger(__name__)
@@ -63,6 +65,7 @@ class TextTranslator(abc.ABC):
 
     max_extra_tokens: int
     max_positions: int | None  # most source tokens; `None` for no limit
+    folder: Path | None = None  # that the model was loaded from
 
     def __init__(
         self,
@@ -77,26 +80,57 @@ class TextTranslator(abc.ABC):
         self.batch_tokens = batch_tokens
         self.max_batch_sentences = max_batch_sentences
 
-    def __call__(self, sentences: str | Iterable[str], *, progress: bool = False) -> list[str]:
+    def __call__(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        split: str | None = None,
+        language: str | None = None,
+        max_source_tokens: int | None = None,
+        progress: bool = False,
+    ) -> list[str]:
         """Translate sentences; a blank one stays empty.
 
         Args:
-            sentences: one sentence, or several.
+            sentences: one sentence, or several; with `split`, texts of any length.
+            split: `"sentences"` splits every text into sentences; what stands between them, such as
+                line breaks, stays as it is.
+            language: with `split`, that of the texts, such as `"en"`; `None` for the one that the
+                model's card translates from.
+            max_source_tokens: with `split`, longer sentences are cut at clauses, and a warning
+                tells so; `None` for the longest that the model was trained with, or 256 if its
+                tokenizer does not say.
             progress: whether to draw a progress bar.
 
         Returns:
-            One translation for each sentence, in the same order.
+            One translation for each sentence or text, in the same order.
 
         Raises:
             LongSourceError: if a sentence has more tokens than the model has positions; nothing is
                 translated then.
+            ValueError: if an option is out of range, or `split` is missing or finds no language.
+            ImportError: if sentencex, which splits, is missing.
         """
         sentences = [sentences] if isinstance(sentences, str) else list(sentences)
+        if split is not None:
+            return list(
+                self.translate_texts(
+                    sentences,
+                    split=split,
+                    language=language,
+                    max_source_tokens=max_source_tokens,
+                    progress=progress,
+                )
+            )
+        if language is not None or max_source_tokens is not None:
+            raise ValueError(
+                'language and max_source_tokens are for split="sentences", which is missing.'
+            )
         translations = [""] * len(sentences)
         places = [place for place, sentence in enumerate(sentences) if sentence.strip()]
         if not places:
             return translations
-        encoded = self.tokenizer([sentences[place] for place in places])["input_ids"]
+        encoded = self.encode([sentences[place] for place in places])
         if self.max_positions is not None:
             for place, ids in zip(places, encoded, strict=True):
                 if len(ids) > self.max_positions:
@@ -109,6 +143,37 @@ class TextTranslator(abc.ABC):
                     translations[places[index]] = translation
                 bar.update(len(batch))
         return translations
+
+    def translate_texts(
+        self,
+        texts: Iterable[str],
+        *,
+        split: str = SENTENCES,
+        language: str | None = None,
+        max_source_tokens: int | None = None,
+        chunk_sentences: int = 10_000,
+        progress: bool = False,
+    ) -> Iterator[str]:
+        """Translate texts of any length one after the other, as many as there are.
+
+        Args:
+            texts: such as the lines of a large file, with their ends.
+            split: as in a call.
+            language: likewise.
+            max_source_tokens: likewise.
+            chunk_sentences: how many sentences are held and translated together, or all of one
+                text.
+            progress: whether to draw a progress bar for each of these.
+        """
+        splitter = split_for(
+            self, split=split, language=language, max_source_tokens=max_source_tokens
+        )
+        return splitter.translate(texts, partial(self, progress=progress), chunk_sentences)
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The source ids of each sentence, ending in `</s>`."""
+        # The library would tell that sources beyond the trained length end in errors of an index.
+        return self.tokenizer(list(sentences), verbose=False)["input_ids"] if sentences else []
 
     def batches(self, lengths: Sequence[int]) -> list[list[int]]:
         """Group sentences by length, the longest first, so that memory runs out at once or never.
@@ -317,12 +382,14 @@ class Translator(TextTranslator):
         read_json(folder / GENERATION_CONFIG_NAME)  # the library ignores a damaged one
         tokenizer, target_tokenizer = load_tokenizers(folder)
         model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-        return cls(
+        translator = cls(
             model.to(place),
             tokenizer,
             target_tokenizer=target_tokenizer,
             **options,  # type: ignore[arg-type]
         )
+        translator.folder = folder
+        return translator
 
     @torch.inference_mode()
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:

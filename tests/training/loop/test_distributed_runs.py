@@ -121,19 +121,19 @@ def test_all_processes_of_a_second_run_leave_a_folder_in_use(folder, tmp_path):
     assert f"{output} is in use by another run (process {os.getpid()} on " in done.stderr
 
 
-# training/run.py that notes the seed of every mask of dropout, and the weights before every batch.
+# training/run.py that notes a hash function of every mask, and the weights before every batch.
 NOTED = """\
 import hashlib, json, os, sys
 from training.run import main
 from training.loop.trainer import VaswaniTrainer
-from vaswani_hf.layers_vaswani import SeededDropout
+from vaswani_hf.layers_vaswani import HashedDropout
 
 rank, seeds, weights = os.environ.get("RANK", "0"), [], []
-forward, training_step = SeededDropout.forward, VaswaniTrainer.training_step
+forward, training_step = HashedDropout.forward, VaswaniTrainer.training_step
 
-def mask(ctx, x, p, seed):
-    seeds.append(int(seed))
-    return forward(ctx, x, p, seed)
+def mask(ctx, x, p, factors):
+    seeds.append(int(factors[0]))
+    return forward(ctx, x, p, factors)
 
 def step(self, *arguments, **named):
     digest = hashlib.sha256()
@@ -142,7 +142,7 @@ def step(self, *arguments, **named):
     weights.append(digest.hexdigest())
     return training_step(self, *arguments, **named)
 
-SeededDropout.forward, VaswaniTrainer.training_step = staticmethod(mask), step
+HashedDropout.forward, VaswaniTrainer.training_step = staticmethod(mask), step
 try:
     main(sys.argv[1:])
 finally:

@@ -1,12 +1,14 @@
 """The tokenizer and model that a run starts with: what does not go together is told beforehand."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from transformers import ByT5Tokenizer
 
 from tests.training.runs import RECIPE, results_of, write_pairs
 from training.data import files
+from training.loop.model import load_tokenizer, set_trained_length
 from training.run import main
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 
@@ -129,3 +131,12 @@ def test_a_pair_longer_than_a_batch_is_named_before_the_folder_is_written(folder
     with pytest.raises(SystemExit, match=r"Pair \d+ of split train has \d+ source tokens but a b"):
         main(command(folder, *small))
     assert not (tmp_path / "out" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(("name", "expected"), [(None, 20), ("runs/before", 50)])
+def test_a_trained_model_still_knows_the_longer_sources_of_before(folder, name, expected):
+    tokenizer = load_tokenizer(folder / "model")
+    tokenizer.model_max_length = 50
+    training = SimpleNamespace(model_name_or_path=name)
+    set_trained_length(tokenizer, 20, SimpleNamespace(training=training))
+    assert tokenizer.model_max_length == expected

@@ -10,10 +10,15 @@ import yaml
 
 from tests.training.runs import RECIPE, results_of, run_here, write_pairs
 from training.loop import threads
-from training.loop.resumption import SETTINGS
-from training.loop.threads import choose_threads, take_threads, threads_of_checkpoint
+from training.loop.resumption import SETTINGS, Settings
+from training.loop.threads import (
+    choose_threads,
+    note_products,
+    take_threads,
+    threads_of_checkpoint,
+)
 from training.settings.reading import parse_arguments
-from vaswani_hf import VaswaniConfig
+from vaswani_hf import VaswaniConfig, layers_vaswani
 
 
 @pytest.fixture(autouse=True)
@@ -97,8 +102,27 @@ def test_a_resumed_run_takes_the_threads_that_its_folder_names(tmp_path, monkeyp
     done = run_here(*command, *resume, str(tmp_path / "same"))
     assert "CPU threads of a process: 2; cores for it: 8 (as many as before)." in done.stderr
     assert results_of(tmp_path / "same")["hardware"]["torch_threads"] == 2
+    assert threads_of_checkpoint(tmp_path / "same" / "checkpoint-2") == 2
 
     done = run_here(*command, *resume, str(first), "--threads", "1")
     assert "threads=1 (before: 2)" in done.stderr
     assert "not be bit-identical" in done.stderr
     assert threads_of_checkpoint(first / "checkpoint-2") == 1
+
+
+def test_a_checkpoint_names_the_library_of_products_and_another_one_is_said(
+    tmp_path, training, caplog, monkeypatch
+):
+    arguments = parse_arguments([str(tmp_path / "tiny.yaml"), "--train_file", "a.tsv"])
+    settings = Settings(arguments)
+    note_products(training, settings, None)
+    assert settings.current["training"]["products"] == layers_vaswani.PRODUCTS
+    (tmp_path / SETTINGS).write_text(json.dumps(settings.current))
+    with caplog.at_level(logging.WARNING, logger="training"):
+        note_products(training, settings, tmp_path)
+        assert not caplog.text
+        monkeypatch.setattr(layers_vaswani, "PRODUCTS", "another")
+        note_products(training, settings, tmp_path)
+    assert "here they are by another" in caplog.text
+    assert "not be bit-identical" in caplog.text
+    assert settings.current["training"]["products"] == "another"

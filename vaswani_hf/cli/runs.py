@@ -1,0 +1,50 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""What decides the translations of a run? A resumed one must have the same."""
+
+import argparse
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..hub.folder import TARGET_TOKENIZER
+
+
+# Options that change no translation, or that are looked at more closely below.
+IDLE = ("command", "run", "file", "model", "revision", "output", "resume", "device")
+IDLE_AS_BATCHES_ARE = ("batch_tokens", "chunk_sentences", "threads")
+# Of a model's folder, or one of CTranslate2: weights, configurations, tokenizers.
+FILES = ("*.safetensors", "model.bin", "*.json", "*.txt", "*.model", "*.spm")
+
+
+def describe_run(arguments: argparse.Namespace, folder: Path, source: BinaryIO) -> dict[str, Any]:
+    """The options of `vaswani-hf translate`, with what is known of its model and its input.
+
+    Args:
+        arguments: of the command.
+        folder: the model's.
+        source: the open input.
+    """
+    options = {
+        name: value
+        for name, value in vars(arguments).items()
+        if name not in IDLE + IDLE_AS_BATCHES_ARE
+    }
+    status = os.fstat(source.fileno())
+    return options | {
+        "model_sha256": _digest(folder),
+        "input_bytes": status.st_size,
+        "input_modified_ns": status.st_mtime_ns,
+    }
+
+
+def _digest(folder: Path) -> str:
+    """A digest of the files that make a model, in the folder and in its tokenizer's."""
+    total = hashlib.sha256()
+    folders = (folder, folder / TARGET_TOKENIZER)
+    paths = {path for place in folders for pattern in FILES for path in place.glob(pattern)}
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(folder)} {digest}\n".encode())
+    return total.hexdigest()
