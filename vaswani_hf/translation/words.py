@@ -153,7 +153,7 @@ def _spans_of_offsets(
     encode: Callable[..., Any], ids: Sequence[int], places: Sequence[int], text: str
 ) -> list[Span] | None:
     """What a fast tokenizer says, if it says it of these pieces and leaves out no letter."""
-    encoded = encode(return_offsets_mapping=True)
+    encoded = encode(return_offsets_mapping=True, verbose=False)
     if encoded["input_ids"] != list(ids):
         return None
     spans = [tuple(encoded["offset_mapping"][place]) for place in places]
