@@ -36,9 +36,9 @@ def on_no_intel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_inputs_are_inverted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start normalization's backward pass from its result, however small it is."""
-    monkeypatch.setattr(layers_vaswani, "LEAST_TO_INVERT", 0)
+def small_tensors_are_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let backward passes of small tensors compute again what they do for large ones."""
+    monkeypatch.setattr(layers_vaswani, "LEAST_TO_RECOMPUTE", 0)
 
 
 def faster(layer: nn.Module) -> nn.Module:
@@ -80,12 +80,12 @@ def saved_numbers(layer: nn.Module, x: Tensor) -> list[tuple[tuple[int, ...], to
 # Linear
 
 
-@pytest.mark.parametrize("shape", [(40, 64), (8, 5, 64), (1, 64)])
+@pytest.mark.parametrize("shape", [(160, 64), (8, 20, 64), (1, 64)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_products_are_the_same_with_and_without_gradients(
     bias: bool, shape: tuple[int, ...]
 ) -> None:
-    # Without gradients 40 rows go to oneDNN (40 * 64 * 512 is above 2^20), and one row does not.
+    # Without gradients 160 rows go to oneDNN (160 * 64 * 512 is above 2^22), and one row does not.
     torch.manual_seed(0)
     layer, x = faster(nn.Linear(64, 512, bias=bias)), torch.randn(shape)
     expected = layer(x).detach()
@@ -101,7 +101,7 @@ def test_products_are_the_same_with_and_without_gradients(
 @torch.no_grad()
 def test_products_that_the_other_library_does_not_take_go_the_usual_way() -> None:
     torch.manual_seed(0)
-    layer, x = faster(nn.Linear(64, 512)), torch.randn(40, 64)
+    layer, x = faster(nn.Linear(64, 512)), torch.randn(160, 64)
     expected = layer(x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(x).dtype == torch.bfloat16
@@ -263,6 +263,25 @@ def test_the_backward_pass_of_dropout_has_the_same_mask(dtype: torch.dtype) -> N
     assert torch.equal(x.grad, y)
 
 
+@pytest.mark.usefixtures("small_tensors_are_recomputed")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_mask_that_is_made_again_is_the_same(dtype: torch.dtype) -> None:
+    test_the_backward_pass_of_dropout_has_the_same_mask(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_large_and_small_tensors_have_the_same_masks(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    dropped, x = [], torch.randn(300, 400).to(dtype)
+    for least in (0, 2**30):
+        monkeypatch.setattr(layers_vaswani, "LEAST_TO_RECOMPUTE", least)
+        torch.manual_seed(0)
+        dropped.append(faster(nn.Dropout(0.4))(x))
+    assert torch.equal(*dropped)
+
+
+@pytest.mark.usefixtures("small_tensors_are_recomputed")
 def test_dropout_keeps_no_mask() -> None:
     assert saved_numbers(faster(nn.Dropout(0.4)), torch.ones(40, 50, requires_grad=True)) == []
 
@@ -307,7 +326,7 @@ def norm_of(weight: Tensor, bias: Tensor) -> tuple[nn.Module, nn.LayerNorm]:
     return ours, torchs
 
 
-@pytest.mark.usefixtures("small_inputs_are_inverted")
+@pytest.mark.usefixtures("small_tensors_are_recomputed")
 @pytest.mark.parametrize("largest_bias", [0.0, 1.0, 7.9])
 def test_gradients_from_the_result_are_those_from_the_input(largest_bias: float) -> None:
     torch.manual_seed(0)
@@ -335,7 +354,7 @@ def test_a_small_input_is_kept() -> None:
         assert (len(kept) == 2) == is_inverted  # torch keeps the mean as well
 
 
-@pytest.mark.usefixtures("small_inputs_are_inverted")
+@pytest.mark.usefixtures("small_tensors_are_recomputed")
 @pytest.mark.parametrize(("weight", "bias"), [(0.0, 0.0), (0.0, 1.0), (1e-9, 0.0), (0.1, 1.0)])
 def test_an_input_that_the_result_does_not_tell_is_kept(weight: float, bias: float) -> None:
     torch.manual_seed(0)
@@ -347,7 +366,7 @@ def test_an_input_that_the_result_does_not_tell_is_kept(weight: float, bias: flo
         assert torch.equal(actual, expected)
 
 
-@pytest.mark.usefixtures("small_inputs_are_inverted")
+@pytest.mark.usefixtures("small_tensors_are_recomputed")
 def test_normalization_in_other_precisions_is_torchs() -> None:
     torch.manual_seed(0)
     ours, torchs = norm_of(torch.rand(64) + 0.5, torch.randn(64))
@@ -360,7 +379,7 @@ def test_normalization_in_other_precisions_is_torchs() -> None:
     assert all(map(torch.equal, found, expected))
 
 
-@pytest.mark.usefixtures("small_inputs_are_inverted")
+@pytest.mark.usefixtures("small_tensors_are_recomputed")
 @pytest.mark.parametrize("without", [{"bias": False}, {"elementwise_affine": False}], ids=str)
 def test_normalization_without_parameters_is_torchs(without: dict[str, bool]) -> None:
     x = torch.randn(3, 64)

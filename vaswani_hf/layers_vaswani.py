@@ -18,6 +18,7 @@ dropout has the same distribution. On other devices, under a compiler and in the
 
 import operator
 import platform
+import struct
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +79,7 @@ PRODUCTS = library_of_products()
 LEAST_FOR_ONEDNN = 2**22  # multiplications; the call takes longer than torch's own
 LEAST_FOR_ONEDNN_WITH_GRADIENTS = 2**24
 LEAST_FOR_ONEDNN_TRANSPOSED = 2**28
-LEAST_TO_INVERT = 2**19  # numbers; below it there is little memory to win
+LEAST_TO_RECOMPUTE = 2**19  # numbers; below it there is little memory to win
 
 
 def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
@@ -97,8 +98,8 @@ def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-def is_mask_redrawn(dropout: nn.Dropout, x: Tensor) -> bool:
-    """Whether dropout keeps the seed of its mask, and its backward pass draws the mask again."""
+def is_mask_hashed(dropout: nn.Dropout, x: Tensor) -> bool:
+    """Whether the mask of dropout is drawn by hashing, which uses all threads; torch uses one."""
     return dropout.training and 0 < dropout.p < 1 and is_on_plain_cpu(x)
 
 
@@ -106,7 +107,7 @@ def is_invertible(norm: nn.LayerNorm, x: Tensor) -> bool:
     """Whether the normalized input can be computed from the result, to float32's precision."""
     return (
         norm.training
-        and x.numel() >= LEAST_TO_INVERT
+        and x.numel() >= LEAST_TO_RECOMPUTE
         and torch.is_grad_enabled()
         and norm.weight is not None
         and norm.bias is not None
@@ -196,8 +197,9 @@ class OneDnnLinear(torch.autograd.Function):
         """The gradients of `x`, `weight` and `bias` where they are asked for."""
         x, weight = ctx.saved_tensors
         rows = grad.flatten(0, -2)
-        grad_x = linear(grad, weight.T) if ctx.needs_input_grad[0] else None
-        grad_weight = grad_bias = None
+        grad_x = grad_weight = grad_bias = None
+        if ctx.needs_input_grad[0]:
+            grad_x = linear(grad, weight.T)
         if ctx.needs_input_grad[1]:
             grad_weight = weight_gradient(rows, x.flatten(0, -2))
         if ctx.needs_input_grad[2]:
@@ -223,28 +225,31 @@ def weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def dropout_forward(layer: nn.Dropout, x: Tensor) -> Tensor:
-    """As `nn.Dropout`, but on a CPU its mask is drawn by hashing, and once more backwards.
-
-    torch draws one number after the other, on one thread, and keeps the mask.
-    """
-    if not is_mask_redrawn(layer, x):
+    """As `nn.Dropout`, but on a CPU the mask is drawn by hashing."""
+    if not is_mask_hashed(layer, x):
         return type(layer).forward(layer, x)
     return HashedDropout.apply(x, layer.p, draw_hash_functions(x.numel()))
 
 
 class HashedDropout(torch.autograd.Function):
-    """Dropout by a mask that the backward pass draws once more."""
+    """Dropout whose backward pass makes the mask of a large tensor once more."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, factors: Tensor) -> Tensor:
-        """As `drop`."""
+        """`x` with the mask of some hash functions."""
         ctx.arguments = p, factors
-        return drop(x, p, factors)
+        if x.numel() >= LEAST_TO_RECOMPUTE:
+            return drop(x, p, factors)
+        mask = make_mask(p, factors)[: x.numel()].view(x.shape)
+        ctx.save_for_backward(mask)
+        return (x * mask).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """The same to the gradient."""
-        return drop(grad, *ctx.arguments), None, None
+        if not ctx.saved_tensors:
+            return drop(grad, *ctx.arguments), None, None
+        return (grad * ctx.saved_tensors[0]).to(grad.dtype), None, None
 
 
 # Odd words of 32 bits, always the same. A hash function makes others of them: the word times a
@@ -256,7 +261,6 @@ WORDS = torch.randint(
     generator=torch.Generator("cpu").manual_seed(0),
 ).bitwise_or_(1)
 ROWS_AT_ONCE = 32  # of words: a megabyte, which stays in the processor's cache
-INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
 def draw_hash_functions(num_numbers: int) -> Tensor:
@@ -266,18 +270,21 @@ def draw_hash_functions(num_numbers: int) -> Tensor:
     return factors.random_(-(2**31), 2**31).bitwise_or_(1)
 
 
+def make_mask(p: float, factors: Tensor) -> Tensor:
+    """The mask of some hash functions, `(rows * words,)` in float32: 0 or `1 / (1 - p)`."""
+    is_kept = torch.mul(factors, WORDS).ge_(round(p * 2**32) - 2**31)  # 0 or 1
+    (scale,) = struct.unpack("i", struct.pack("f", 1 / (1 - p)))  # its bits, as an integer
+    return is_kept.mul_(scale).view(torch.float32).view(-1)
+
+
 def drop(x: Tensor, p: float, factors: Tensor) -> Tensor:
-    """`x` where the words of some hash functions are at least p 2^32 - 2^31, divided by `1 - p`."""
-    bits = INTEGERS[x.element_size()]
+    """`x` with the mask of some hash functions, which is never there as a whole."""
     kept = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    # 0 and 1 of the words' own type, which a product with a float would convert.
-    source, target = x.reshape(-1).view(bits), kept.view(-1).view(bits)
-    at_once = ROWS_AT_ONCE * len(WORDS)
-    for place, rows in enumerate(factors.split(ROWS_AT_ONCE)):
-        is_kept = torch.mul(rows, WORDS).ge_(round(p * 2**32) - 2**31).view(-1)
-        part = slice(place * at_once, (place + 1) * at_once)
-        torch.mul(source[part], is_kept[: len(target[part])], out=target[part])
-    return kept.mul_(1 / (1 - p))
+    source, target, at_once = x.reshape(-1), kept.view(-1), ROWS_AT_ONCE * len(WORDS)
+    for block, rows in enumerate(factors.split(ROWS_AT_ONCE)):
+        part = slice(block * at_once, (block + 1) * at_once)
+        torch.mul(source[part], make_mask(p, rows)[: len(target[part])], out=target[part])
+    return kept
 
 
 # Layer normalization
