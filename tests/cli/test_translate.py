@@ -1,4 +1,5 @@
 import io
+import json
 import os
 import random
 import shutil
@@ -394,6 +395,22 @@ def test_long_sentences_are_cut_as_they_are_told_to_be(folder, translate, senten
     assert translate(folder, text, *options, "--chunk_sentences", "1")[:2] == (0, text)
     (message,) = [record.getMessage() for record in caplog.records]
     assert "1 sentence was cut at clauses, for being longer than 6 source tokens" in message
+
+
+@pytest.mark.parametrize("engine", ["transformers", "ctranslate2"])
+def test_the_limit_is_what_the_tokenizer_tells(
+    folder, ctranslate2_folder, tmp_path, translate, sentences, caplog, engine
+):
+    mine = tmp_path / "mine"
+    shutil.copytree(folder if engine == "transformers" else ctranslate2_folder, mine)
+    path = mine / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 6}))
+    options = ["--engine", engine, "--split", "sentences", "--language", "en"]
+    text = "a b c d e f g h\na b\n"
+    assert translate(mine, text, *options)[:2] == (0, text)
+    messages = [record.getMessage() for record in caplog.records]
+    assert any("for being longer than 6 source tokens; the longest has 9" in m for m in messages)
+    assert not any("indexing errors" in message for message in messages)
 
 
 def test_the_language_comes_from_the_card(folder, text, tmp_path, capfd, sentences):

@@ -16,7 +16,8 @@ from vaswani_hf import cli
 
 WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
 FOLDERS = ("benchmarks", "docs", "tests", "training", "vaswani_hf")
-ELSEWHERE = {"--help", "--version", "--fix", "--logdir"}  # of every program, ruff, TensorBoard
+# Of every program, ruff, TensorBoard, Slurm.
+ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap"}
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 
 

@@ -101,3 +101,10 @@ def test_a_side_beyond_the_positions_is_named():
 def test_ids_of_nothing_are_refused(pair, side):
     with pytest.raises(PairError, match=f"{side} 0 .* has no tokens"):
         list(reader().chunks([pair[0]], [pair[1]]))
+
+
+def test_nothing_is_said_of_the_trained_length(caplog):
+    tokenizer = words("s", 23)
+    tokenizer.model_max_length = 2
+    list(reader(tokenizer).chunks(["s0 s0 s0"], ["s0 s0 s0"]))
+    assert not caplog.records

@@ -39,6 +39,11 @@ def test_texts_are_read_as_they_are_needed():
     assert seen[:25] == [10] * 10 + [20] * 10 + [30] * 5
 
 
+def test_chunks_of_nothing_are_refused_by_name():
+    with pytest.raises(ValueError, match="chunk_sentences=0"):
+        list(splitter().translate(["a"], shouted, 0))
+
+
 def test_sentences_are_translated_together():
     sizes = []
 

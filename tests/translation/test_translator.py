@@ -229,3 +229,34 @@ def test_a_negative_number_of_extra_tokens_is_refused(copier):
 def test_options_below_one_are_refused_by_name(copier, option):
     with pytest.raises(ValueError, match=f"{option}=0"):
         Translator(*copier, **{option: 0})
+
+
+def test_texts_are_split_and_keep_what_is_between_sentences(copier):
+    pytest.importorskip("sentencex")
+    translator, text = Translator(*copier), "a b\r\n\n c d\te f "
+    options = {"split": "sentences", "language": "en"}
+    assert translator(text, **options) == [text]
+    assert translator([text, "", "g"], **options) == [text, "", "g"]
+
+
+def test_texts_of_an_iterator_are_read_as_they_are_needed(copier):
+    pytest.importorskip("sentencex")
+    texts = iter([f"{letter} a\n" for letter in "abcdefgh"])
+    translations = Translator(*copier).translate_texts(texts, language="en", chunk_sentences=3)
+    assert next(translations) == "a a\n"
+    assert next(texts) == "d a\n"
+    assert "".join(translations) == "b a\nc a\ne a\nf a\ng a\nh a\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"language": "en"}, 'are for split="sentences", which is missing'),
+        ({"max_source_tokens": 9}, 'are for split="sentences", which is missing'),
+        ({"split": "words"}, "split must be \"sentences\", got split='words'"),
+        ({"split": "sentences"}, "The language of the text is needed"),
+    ],
+)
+def test_options_of_split_that_do_not_fit_are_refused(copier, options, message):
+    with pytest.raises(ValueError, match=message):
+        Translator(*copier)("a b", **options)

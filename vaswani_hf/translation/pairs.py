@@ -129,8 +129,11 @@ class PairReader:
         self, chunk: list[tuple[int, Side, Side]], num_positions: Callable[[list[int]], int]
     ) -> list[Pair]:
         places, sources, targets = zip(*chunk, strict=True)
-        source_ids = _ids_of(sources, lambda texts: self.tokenizer(texts))
-        target_ids = _ids_of(targets, lambda texts: self.target_tokenizer(text_target=texts))
+        # Not verbose: the library would tell that what is longer than the trained length fails.
+        source_ids = _ids_of(sources, lambda texts: self.tokenizer(texts, verbose=False))
+        target_ids = _ids_of(
+            targets, lambda texts: self.target_tokenizer(text_target=texts, verbose=False)
+        )
         pairs = []
         for place, source, target, source_row, target_row in zip(
             places, sources, targets, source_ids, target_ids, strict=True

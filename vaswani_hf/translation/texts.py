@@ -63,7 +63,11 @@ class Splitter:
             translate: gives the translation of each sentence.
             chunk_sentences: how many sentences are translated together, or more where one text has
                 more.
+
+        Raises:
+            ValueError: at the first text, if `chunk_sentences` is below 1.
         """
+        check_at_least(1, chunk_sentences=chunk_sentences)
         try:
             for chunk in self._chunks(texts, chunk_sentences):
                 sentences = [segment for text in chunk for segment in text.segments]

@@ -153,19 +153,13 @@ def _spans_of_offsets(
     encode: Callable[..., Any], ids: Sequence[int], places: Sequence[int], text: str
 ) -> list[Span] | None:
     """What a fast tokenizer says, if it says it of these pieces and leaves out no letter."""
-    encoded = encode(return_offsets_mapping=True)
+    encoded = encode(return_offsets_mapping=True, verbose=False)
     if encoded["input_ids"] != list(ids):
         return None
     spans = [tuple(encoded["offset_mapping"][place]) for place in places]
-    covered: set[int] = set()
-    last = (0, 0)
-    for start, end in spans:
-        if start < last[0] or end < last[1] or start == end:
-            return None
-        last = start, end
-        covered.update(range(start, end))
-    letters = (place for place, letter in enumerate(text) if not letter.isspace())
-    return spans if covered.issuperset(letters) else None
+    covered = {place for span in spans for place in range(*span)}
+    letters = {place for place, letter in enumerate(text) if not letter.isspace()}
+    return spans if covered >= letters else None
 
 
 def _spans_of_prefixes(tokenizer: Any, ids: Sequence[int], text: str) -> list[Span]:
