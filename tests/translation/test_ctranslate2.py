@@ -91,9 +91,22 @@ def test_hypotheses_are_ranked_by_the_length_penalty(talkative, kind, alpha, bes
     translator = CTranslate2Translator(
         talkative[1], length_penalty_type=kind, length_penalty=alpha, num_beams=2
     )
-    assert translator.best(found) == found[best]
+    assert max(found, key=translator.rank) == found[best]
     cut_off = Hypothesis([5, 5], -0.1)  # by a limit; what the library's search thinks of it differs
-    assert translator.best([cut_off, *found]) == (found[best] if kind == "wu" else cut_off)
+    expected = found[best] if kind == "wu" else cut_off
+    assert max([cut_off, *found], key=translator.rank) == expected
+
+
+def test_hypotheses_come_in_their_rank_and_the_first_is_the_translation(talkative):
+    translator = CTranslate2Translator(talkative[1], num_beams=3, length_penalty=1.0)
+    sources = words("s", V)(random_sentences(20, longest=9))["input_ids"]
+    found = translator.hypotheses(sources)
+    assert {len(hypotheses) for hypotheses in found} == {3}
+    for hypotheses in found:
+        # By power, and an exponent of 1.
+        scores = [hypothesis.log_prob / len(hypothesis.ids) for hypothesis in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+    assert translator.target_ids(sources) == [hypotheses[0].ids for hypotheses in found]
 
 
 def test_log_probabilities_of_hypotheses_are_sums_over_their_tokens(talkative):

@@ -10,6 +10,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from vaswani_hf import Translator, train_tokenizer
 from vaswani_hf.hub.folder import export
+from vaswani_hf.translation import LongSourceError
 from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
 
@@ -57,10 +58,8 @@ def endless(model, tokenizer, **options):
 
 
 def num_generated(translator, sentences):
-    sources = translator.tokenizer(sentences)["input_ids"]
-    pad = translator.tokenizer.pad_token_id
-    targets = translator.target_ids(sources)
-    return [sum(token != pad for token in target[1:]) for target in targets]
+    targets = translator.target_ids(translator.tokenizer(sentences)["input_ids"])
+    return [len(target) for target in targets]
 
 
 def test_a_translation_has_at_most_so_many_tokens_more_than_its_source(copier):
@@ -81,6 +80,50 @@ def test_the_limit_is_that_of_each_sentence_by_the_models_own_number(copier):
     del model.generation_config.max_extra_tokens  # as in a folder that does not know of it
     given = endless(model, tokenizer, max_extra_tokens=2)
     assert num_generated(given, sentences) == [n + 2 for n in lengths]
+
+
+def test_ids_have_neither_start_nor_padding_and_end_where_the_translation_does(copier):
+    sources = copier[1](["a b c", "h", "d e f g a b"])["input_ids"]
+    for num_beams in (1, 3):
+        translator = Translator(*copier, num_beams=num_beams)
+        assert translator.target_ids(sources) == sources  # which it copies, with `</s>`
+        found = translator.hypotheses(sources)
+        assert [[(one.ids, one.log_prob) for one in each] for each in found] == [
+            [(source, None)] for source in sources
+        ]
+
+
+def test_a_stream_gives_the_same_and_reads_no_more_than_a_chunk_ahead(copier):
+    sentences = ["c d", "a", "", "b a h", "e", "f g", " "]
+    read = []
+
+    def lines():
+        for sentence in sentences:
+            read.append(sentence)
+            yield sentence
+
+    translator = Translator(*copier)
+    expected = translator(sentences)
+    num_read = []
+    for place, translation in enumerate(translator.stream(lines(), chunk_sentences=3)):
+        assert translation == expected[place]
+        num_read.append(len(read))
+    assert num_read == [3, 3, 3, 6, 6, 6, 7]
+    assert list(translator.stream([], chunk_sentences=3)) == []
+    with pytest.raises(ValueError, match="chunk_sentences=0"):
+        translator.stream(sentences, chunk_sentences=0)
+
+
+def test_a_stream_names_the_place_of_a_long_sentence_in_all_of_it(copier, marian):
+    config = copy.deepcopy(marian.config)
+    config.max_position_embeddings = 4
+    translator = Translator(MarianMTModel(config), copier[1], num_beams=1)
+    stream = translator.stream(["a", "b", "c", "a b", "d e f g h", "a"], chunk_sentences=2)
+    for _ in range(4):
+        next(stream)
+    with pytest.raises(LongSourceError, match="6 tokens") as refused:
+        next(stream)
+    assert refused.value.place == 4
 
 
 @pytest.fixture(scope="module")

@@ -268,15 +268,13 @@ def _write_translations(
 ) -> None:
     from ..translation import LongSourceError
 
-    num_done = output.num_lines
-    for chunk in _chunks(lines, chunk_size):
-        try:
-            translations = translator(chunk, progress=progress)
-        except LongSourceError as error:
-            where = f"{name}, line {num_done + error.place + 1}"
-            raise ValueError(f"{where}: {error}") from None
-        output.write("".join(" ".join(line.splitlines()) + "\n" for line in translations))
-        num_done += len(chunk)
+    translations = translator.stream(lines, chunk_sentences=chunk_size, progress=progress)
+    try:
+        for translation in translations:
+            output.write(" ".join(translation.splitlines()) + "\n")
+    except LongSourceError as error:
+        line = output.num_lines + error.place + 1
+        raise ValueError(f"{name}, line {line}: {error}") from None
 
 
 def _source(file: str | None) -> BinaryIO:
@@ -285,9 +283,3 @@ def _source(file: str | None) -> BinaryIO:
     if sys.stdin is None:
         raise ValueError("Standard input is closed; name a FILE, or pipe the text in.")
     return sys.stdin.buffer
-
-
-def _chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    iterator = iter(lines)
-    while chunk := list(itertools.islice(iterator, size)):
-        yield chunk

@@ -9,7 +9,7 @@ from ..imports import imported_at_use
 if TYPE_CHECKING:
     from .alignment import Alignment, Head
     from .ctranslate2 import CTranslate2Translator
-    from .engine import LongSourceError, TextTranslator
+    from .engine import Hypothesis, LongSourceError, TextTranslator
     from .pairs import PairError, UnequalLengthError
     from .scoring import PairScore, perplexity
     from .translator import Translator
@@ -20,6 +20,7 @@ __all__ = [
     "Alignment",
     "CTranslate2Translator",
     "Head",
+    "Hypothesis",
     "LongSourceError",
     "PairError",
     "PairScore",
@@ -36,6 +37,7 @@ __getattr__, __dir__ = imported_at_use(
         "Alignment": "alignment",
         "CTranslate2Translator": "ctranslate2",
         "Head": "alignment",
+        "Hypothesis": "engine",
         "LongSourceError": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",

@@ -4,16 +4,15 @@
 import functools
 import logging
 import math
-from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from ..extras import require
 from ..hub.names import TARGET_TOKENIZER
 from ..processor import available_cores, threads_of_environment
-from ..search_settings_vaswani import PAPER, POWER, WU, wu_length_penalty
-from .engine import LongSourceError, TextTranslator
+from ..search_settings_vaswani import PAPER, POWER, WU, power_length_penalty, wu_length_penalty
+from .engine import Hypothesis, LongSourceError, TextTranslator
 from .loading import (
     CTRANSLATE2_WEIGHTS,
     GENERATION_CONFIG,
@@ -27,16 +26,6 @@ from .tokenizer_file import TokenizerFile
 
 
 logger = logging.getLogger(__name__)
-
-
-class Hypothesis(NamedTuple):
-    """A translation found by CTranslate2.
-
-    `ids` are target ids, with `</s>` if it has ended; `log_prob` is the sum over them.
-    """
-
-    ids: list[int]
-    log_prob: float
 
 
 class CTranslate2Translator(TextTranslator):
@@ -160,8 +149,8 @@ class CTranslate2Translator(TextTranslator):
         """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it."""
         return cls(folder, **options)
 
-    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
-        """The target ids of one batch of source ids.
+    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+        """The hypotheses for each source of a batch, ranked by the length penalty, the best first.
 
         CTranslate2 has one length limit for a batch. A sentence whose search has reached its own
         limit is translated again alone, which is rare.
@@ -177,15 +166,15 @@ class CTranslate2Translator(TextTranslator):
         limits = [max(1, len(source) + self.max_extra_tokens) for source in sources]
         if most is not None:
             limits = [min(limit, most) for limit in limits]
-        targets = []
+        ranked = []
         most_tokens = max(limits)
         found = self.search(sources, most_tokens)
         for source, limit, hypotheses in zip(sources, limits, found, strict=True):
             reach = max(len(hypothesis.ids) for hypothesis in hypotheses)
             if limit <= reach and limit < most_tokens:
                 (hypotheses,) = self.search([source], limit)
-            targets.append(self.best(hypotheses).ids)
-        return targets
+            ranked.append(sorted(hypotheses, key=self.rank, reverse=True))
+        return ranked
 
     def end_ids(self) -> list[int]:
         """The piece that ends a translation."""
@@ -257,21 +246,17 @@ class CTranslate2Translator(TextTranslator):
             for result in results
         ]
 
-    def best(self, hypotheses: Sequence[Hypothesis]) -> Hypothesis:
-        """The best hypothesis by the length penalty.
+    def rank(self, hypothesis: Hypothesis) -> tuple[bool, float]:
+        """By what hypotheses are compared: the larger, the better.
 
         By `"wu"`, one that the limit cut off wins only if none has ended; by `"power"` it competes,
         as in the search of transformers.
         """
-
-        def rank(hypothesis: Hypothesis) -> tuple[bool, float]:
-            num_tokens, alpha = len(hypothesis.ids), self.length_penalty
-            if self.length_penalty_type == POWER:
-                return True, hypothesis.log_prob / num_tokens**alpha
-            has_ended = hypothesis.ids[-1] == self.end_id
-            return has_ended, hypothesis.log_prob / wu_length_penalty(num_tokens, alpha)
-
-        return max(hypotheses, key=rank)
+        num_tokens, alpha = len(hypothesis.ids), self.length_penalty
+        if self.length_penalty_type == POWER:
+            return True, hypothesis.log_prob / power_length_penalty(num_tokens, alpha)
+        has_ended = hypothesis.ids[-1] == self.end_id
+        return has_ended, hypothesis.log_prob / wu_length_penalty(num_tokens, alpha)
 
 
 @functools.cache  # once a process

@@ -2,11 +2,12 @@
 """The part that all engines share: sentences to batches of ids, and back to text in their order."""
 
 import abc
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
 from .options import check_at_least, check_search_options, first_given
@@ -15,6 +16,17 @@ from .scoring import score_pairs
 
 
 LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
+
+
+class Hypothesis(NamedTuple):
+    """A translation of a source, as an engine has found it.
+
+    `ids` are target ids without the start and padding, and with `</s>` if it has ended; `log_prob`
+    is the sum over them, `None` where the engine was not asked for it.
+    """
+
+    ids: list[int]
+    log_prob: float | None
 
 
 class LongSourceError(ValueError):
@@ -32,7 +44,7 @@ class LongSourceError(ValueError):
 
 
 class TextTranslator(abc.ABC):
-    """Translates sentences, in their order; each engine implements `target_ids`.
+    """Translates sentences, in their order; each engine implements `hypotheses`.
 
     Args:
         tokenizer: makes source ids, each sentence ending in `</s>`; the library's, or a
@@ -122,6 +134,39 @@ class TextTranslator(abc.ABC):
                 advance(len(batch))
         return translations
 
+    def stream(
+        self, sentences: Iterable[str], *, chunk_sentences: int = 10_000, progress: bool = False
+    ) -> Iterator[str]:
+        """Translate any number of sentences, of which no more are held than are needed.
+
+        Args:
+            sentences: such as the lines of a large file; a blank one stays empty.
+            chunk_sentences: how many are read, sorted by length and translated together.
+            progress: whether to draw a progress bar for each of these.
+
+        Returns:
+            An iterator of the translations, in the same order.
+
+        Raises:
+            LongSourceError: if a sentence has more tokens than the model has positions, after the
+                translations of the chunks before.
+            ValueError: if `chunk_sentences` is below 1.
+        """
+        check_at_least(1, chunk_sentences=chunk_sentences)
+        return self._stream(iter(sentences), chunk_sentences, progress)
+
+    def _stream(
+        self, sentences: Iterator[str], chunk_sentences: int, progress: bool
+    ) -> Iterator[str]:
+        num_done = 0
+        while chunk := list(itertools.islice(sentences, chunk_sentences)):
+            try:
+                yield from self(chunk, progress=progress)
+            except LongSourceError as error:
+                error.place += num_done
+                raise
+            num_done += len(chunk)
+
     def translate_texts(
         self,
         texts: Iterable[str],
@@ -175,13 +220,23 @@ class TextTranslator(abc.ABC):
 
     def translate_ids(self, sources: list[list[int]]) -> list[str]:
         """Translate one batch of source ids, each ending in `</s>`."""
-        return self.target_tokenizer.batch_decode(
-            self.target_ids(sources), skip_special_tokens=True
-        )
+        return self.texts_of(self.target_ids(sources))
+
+    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
+        """The ids of the best hypothesis for each source of a batch."""
+        return [found[0].ids for found in self.hypotheses(sources)]
+
+    def texts_of(self, targets: Sequence[list[int]]) -> list[str]:
+        """The text of target ids, special ids left out."""
+        return self.target_tokenizer.batch_decode(targets, skip_special_tokens=True)
 
     @abc.abstractmethod
-    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
-        """The target ids of one batch of source ids; they may include special ids."""
+    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+        """What the search finds for each source of a batch, the best first.
+
+        Args:
+            sources: ids, each ending in `</s>`.
+        """
 
     def score(
         self,

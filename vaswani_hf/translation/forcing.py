@@ -92,4 +92,4 @@ def forced_log_probs(
     return found
 
 
-__all__ = ["end_ids_of", "forced", "forced_log_probs", "start_id_of"]
+__all__ = ["end_ids_of", "forced", "forced_log_probs", "padded", "start_id_of"]

@@ -13,8 +13,8 @@ from ..generation_vaswani import VaswaniGenerationMixin
 from ..hub.download import fetch
 from ..search_settings_vaswani import PAPER, POWER, WU
 from .alignment import Aligner, align_pairs
-from .engine import TextTranslator
-from .forcing import end_ids_of, forced_log_probs
+from .engine import Hypothesis, TextTranslator
+from .forcing import end_ids_of, forced_log_probs, padded
 from .loading import (
     CTRANSLATE2_WEIGHTS,
     GENERATION_CONFIG,
@@ -139,26 +139,32 @@ class Translator(TextTranslator):
         return translator
 
     @torch.inference_mode()
-    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
-        """The target ids of one batch of source ids, special ids included."""
-        longest = max(map(len, sources))
-        input_ids = torch.full((len(sources), longest), self.tokenizer.pad_token_id)
-        attention_mask = torch.zeros_like(input_ids)
-        for row, source in enumerate(sources):
-            input_ids[row, : len(source)] = torch.tensor(source)
-            attention_mask[row, : len(source)] = 1
+    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+        """The best hypothesis for each source of a batch, its log-probability not asked for."""
+        padding, device = self.tokenizer.pad_token_id, self.model.device
         if self.is_vaswani:
             limit = {"max_extra_tokens": self.max_extra_tokens}
         else:  # one limit for the batch, at most the number of positions
-            most = self.max_positions or math.inf
+            longest, most = max(map(len, sources)), self.max_positions or math.inf
             limit = {"max_new_tokens": int(min(longest + self.max_extra_tokens, most))}
         outputs = self.model.generate(
-            input_ids=input_ids.to(self.model.device),
-            attention_mask=attention_mask.to(self.model.device),
+            input_ids=padded(sources, padding, device),
+            attention_mask=padded([[1] * len(source) for source in sources], 0, device),
             **limit,
             **self.generation,
         )
-        return outputs.tolist()
+        return [[Hypothesis(self._without_padding(row), None)] for row in outputs.tolist()]
+
+    def _without_padding(self, row: list[int]) -> list[int]:
+        """What `generate()` has found, without the start and what stands behind the end."""
+        ids, ends = row[1:], self.end_ids()
+        for count, token in enumerate(ids, start=1):
+            if token in ends:
+                return ids[:count]
+        padding = self.model.generation_config.pad_token_id
+        while ids and ids[-1] == padding:  # of one that was cut off before its batch-mates
+            ids.pop()
+        return ids
 
     def align(
         self,
