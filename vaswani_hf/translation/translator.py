@@ -3,7 +3,9 @@
 
 import abc
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -36,6 +38,7 @@ from .texts import SENTENCES, split_for
 
 logger = logging.get_logger(__name__)
 
+MOST_WORKERS = 8  # each holds a batch, and one at a time runs Python
 LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
 
 
@@ -136,10 +139,11 @@ class TextTranslator(abc.ABC):
                 if len(ids) > self.max_positions:
                     raise LongSourceError(place, len(ids), self.max_positions)
         bar = logging.tqdm(total=len(places), disable=not progress, unit="sentence")
-        with bar:
-            for batch in self.batches([len(ids) for ids in encoded]):
-                outputs = self.translate_ids([encoded[index] for index in batch])
-                for index, translation in zip(batch, outputs, strict=True):
+        batches = self.batches([len(ids) for ids in encoded])
+        sources = [[encoded[index] for index in batch] for batch in batches]
+        with bar, closing(self.translate_batches(sources)) as outputs:
+            for batch, found in zip(batches, outputs, strict=True):
+                for index, translation in zip(batch, found, strict=True):
                     translations[places[index]] = translation
                 bar.update(len(batch))
         return translations
@@ -192,6 +196,10 @@ class TextTranslator(abc.ABC):
             else:
                 batches.append([index])
         return batches
+
+    def translate_batches(self, batches: list[list[list[int]]]) -> Generator[list[str]]:
+        """Translate batches of source ids, in their order."""
+        yield from map(self.translate_ids, batches)
 
     def translate_ids(self, sources: list[list[int]]) -> list[str]:
         """Translate one batch of source ids, each ending in `</s>`."""
@@ -311,7 +319,7 @@ class Translator(TextTranslator):
         length_penalty_type: str | None = None,
         max_extra_tokens: int | None = None,
         batch_tokens: int = 4096,
-        max_batch_sentences: int = 64,
+        max_batch_sentences: int = 128,
     ) -> None:
         super().__init__(tokenizer, target_tokenizer, batch_tokens, max_batch_sentences)
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
@@ -390,6 +398,24 @@ class Translator(TextTranslator):
         )
         translator.folder = folder
         return translator
+
+    def translate_batches(self, batches: list[list[list[int]]]) -> Generator[list[str]]:
+        """As above; on a CPU torch's threads translate different batches.
+
+        Each step of a search has many small operators, which threads that share them wait for.
+        """
+        threads = torch.get_num_threads()
+        workers = min(threads, len(batches), MOST_WORKERS)
+        draws = self.model.generation_config.do_sample  # in an order that must be the same
+        if workers < 2 or draws or not self.is_vaswani or self.model.device.type != "cpu":
+            yield from super().translate_batches(batches)
+            return
+        pool = ThreadPoolExecutor(workers, "batch", torch.set_num_threads, (threads // workers,))
+        try:
+            yield from pool.map(self.translate_ids, batches)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)  # of threads that begin later
 
     @torch.inference_mode()
     def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
