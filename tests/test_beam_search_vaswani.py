@@ -1,6 +1,7 @@
 """The beam search against the formula, a search over everything, and the authors' algorithm."""
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.searching import (
     log_probability,
     pieces_of,
 )
+from vaswani_hf.beam_search_vaswani import topk_by_chunks
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, -0.5])
@@ -272,6 +274,18 @@ def test_the_librarys_form_finds_what_the_library_does(more, alpha, early_stoppi
         )
         lengths |= {len(pieces_of(ids)) for ids in ours}
     assert len(lengths) > 2 or alpha == 2.0  # which calls for the longest
+
+
+@pytest.mark.parametrize("size", [9, 2048, 2049, 5000])
+def test_the_best_by_chunks_are_the_best(size):
+    generator = torch.Generator().manual_seed(size)
+    for trial in range(20):
+        scores = torch.randn(3, size, generator=generator)
+        if trial % 2:  # as where most pieces are forbidden
+            scores[:, torch.rand(size, generator=generator) < 0.9999] = -math.inf
+        values, places = topk_by_chunks(scores, 8)
+        assert torch.equal(values, scores.topk(8)[0])
+        assert torch.equal(scores.gather(1, places), values)
 
 
 @pytest.mark.parametrize("early_stopping", ["never", False, True])

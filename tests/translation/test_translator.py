@@ -1,4 +1,6 @@
 import copy
+import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,44 @@ def test_translations_come_in_the_order_of_the_sentences(copier):
     model, tokenizer = copier
     sentences = ["c d e f g h", "a", "b a", "h g f e d c b a", "c"]
     assert Translator(model, tokenizer, max_batch_sentences=2)(sentences) == sentences
+
+
+@pytest.fixture
+def threads():
+    """Four threads of torch, and what there was afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield 4
+    torch.set_num_threads(before)
+
+
+def test_threads_that_translate_batches_of_their_own_change_nothing(copier, threads, monkeypatch):
+    used = []
+    target_ids = Translator.target_ids
+
+    def note(self, sources):
+        used.append((threading.current_thread().name, torch.get_num_threads()))
+        return target_ids(self, sources)
+
+    monkeypatch.setattr(Translator, "target_ids", note)
+    sentences = [" ".join(random.Random(n).choices("abcdefgh", k=n % 9 + 1)) for n in range(50)]
+    translator = Translator(*copier, max_batch_sentences=5)
+    assert translator(sentences) == sentences
+    assert {number for _, number in used} == {1} and len({name for name, _ in used}) > 1
+    assert torch.get_num_threads() == threads
+    used.clear()
+    assert translator(sentences[:5]) == sentences[:5]  # one batch has all threads
+    assert used == [(threading.main_thread().name, threads)]
+
+
+def test_an_error_in_one_of_several_threads_comes_out(copier, threads, monkeypatch):
+    def fail(self, sources):
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(Translator, "target_ids", fail)
+    with pytest.raises(RuntimeError, match="no memory"):
+        Translator(*copier, max_batch_sentences=2)(["a"] * 9)
+    assert torch.get_num_threads() == threads
 
 
 def test_an_empty_line_stays_empty(copier):

@@ -3,8 +3,8 @@
 
 import abc
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,10 +126,14 @@ class TextTranslator(abc.ABC):
             for place, ids in zip(places, encoded, strict=True):
                 if len(ids) > self.max_positions:
                     raise LongSourceError(place, len(ids), self.max_positions)
-        with _progress_bar(len(places), is_shown=progress) as advance:
-            for batch in self.batches([len(ids) for ids in encoded]):
-                outputs = self.translate_ids([encoded[index] for index in batch])
-                for index, translation in zip(batch, outputs, strict=True):
+        batches = self.batches([len(ids) for ids in encoded])
+        sources = [[encoded[index] for index in batch] for batch in batches]
+        with (
+            _progress_bar(len(places), is_shown=progress) as advance,
+            closing(self.translate_batches(sources)) as outputs,
+        ):
+            for batch, found in zip(batches, outputs, strict=True):
+                for index, translation in zip(batch, found, strict=True):
                     translations[places[index]] = translation
                 advance(len(batch))
         return translations
@@ -217,6 +221,10 @@ class TextTranslator(abc.ABC):
             else:
                 batches.append([index])
         return batches
+
+    def translate_batches(self, batches: list[list[list[int]]]) -> Generator[list[str]]:
+        """Translate batches of source ids, in their order."""
+        yield from map(self.translate_ids, batches)
 
     def translate_ids(self, sources: list[list[int]]) -> list[str]:
         """Translate one batch of source ids, each ending in `</s>`."""

@@ -2,6 +2,8 @@
 """Sentences to translations by `generate()`."""
 
 import math
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +26,9 @@ from .loading import (
 )
 from .options import check_search_options, first_given, usable_device
 from .pairs import as_given, sides_of
+
+
+MOST_WORKERS = 8  # each holds a batch, and one at a time runs Python
 
 
 class Translator(TextTranslator):
@@ -58,7 +63,7 @@ class Translator(TextTranslator):
         length_penalty_type: str | None = None,
         max_extra_tokens: int | None = None,
         batch_tokens: int = 4096,
-        max_batch_sentences: int = 64,
+        max_batch_sentences: int = 128,
     ) -> None:
         super().__init__(tokenizer, target_tokenizer, batch_tokens, max_batch_sentences)
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
@@ -137,6 +142,24 @@ class Translator(TextTranslator):
         )
         translator.folder = folder
         return translator
+
+    def translate_batches(self, batches: list[list[list[int]]]) -> Generator[list[str]]:
+        """As above; on a CPU torch's threads translate different batches.
+
+        Each step of a search has many small operators, which threads that share them wait for.
+        """
+        threads = torch.get_num_threads()
+        workers = min(threads, len(batches), MOST_WORKERS)
+        draws = self.model.generation_config.do_sample  # in an order that must be the same
+        if workers < 2 or draws or not self.is_vaswani or self.model.device.type != "cpu":
+            yield from super().translate_batches(batches)
+            return
+        pool = ThreadPoolExecutor(workers, "batch", torch.set_num_threads, (threads // workers,))
+        try:
+            yield from pool.map(self.translate_ids, batches)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)  # of threads that begin later
 
     @torch.inference_mode()
     def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
