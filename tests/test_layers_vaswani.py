@@ -282,6 +282,15 @@ def test_large_and_small_tensors_have_the_same_masks(
 
 
 @pytest.mark.usefixtures("small_tensors_are_recomputed")
+def test_a_gradient_through_dropout_has_a_gradient() -> None:
+    x = torch.randn(40, 50, requires_grad=True)
+    y = faster(nn.Dropout(0.4))(x.square())
+    (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (found,) = torch.autograd.grad(grad.sum(), x)
+    close(found, torch.where(y == 0, 0, 2 / 0.6))
+
+
+@pytest.mark.usefixtures("small_tensors_are_recomputed")
 def test_dropout_keeps_no_mask() -> None:
     assert saved_numbers(faster(nn.Dropout(0.4)), torch.ones(40, 50, requires_grad=True)) == []
 

@@ -242,14 +242,18 @@ class HashedDropout(torch.autograd.Function):
             return drop(x, p, factors)
         mask = make_mask(p, factors)[: x.numel()].view(x.shape)
         ctx.save_for_backward(mask)
-        return (x * mask).to(x.dtype)
+        return (x * mask).to(x.dtype)  # float32's product, rounded once
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """The same to the gradient."""
-        if not ctx.saved_tensors:
+        if ctx.saved_tensors:
+            (mask,) = ctx.saved_tensors
+        elif torch.is_grad_enabled():  # the gradient will have one itself
+            mask = make_mask(*ctx.arguments)[: grad.numel()].view(grad.shape)
+        else:
             return drop(grad, *ctx.arguments), None, None
-        return (grad * ctx.saved_tensors[0]).to(grad.dtype), None, None
+        return (grad * mask).to(grad.dtype), None, None
 
 
 # Odd words of 32 bits, always the same. A hash function makes others of them: the word times a
