@@ -5,7 +5,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from .. import __version__
 from ..text.terminal import escape_unprintable
@@ -30,9 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Translate with models of 'Attention Is All You Need', score, align and judge "
         "translations, convert models, push them to the Hub, and plot their training.",
     )
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
     parser.add_argument(
-        "--version", action="version", version=f"vaswani-hf {__version__} ({libraries})"
+        "--version",
+        action=_ShowVersion,
+        nargs=0,
+        dest=argparse.SUPPRESS,
+        default=argparse.SUPPRESS,
+        help="show the versions of this program and its libraries, and exit",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_translate(commands)
@@ -59,6 +62,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"vaswani-hf: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1
+
+
+class _ShowVersion(argparse.Action):
+    """Argparse's own action needs the text, which takes time to find, before it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: object) -> None:
+        from importlib.metadata import version
+
+        libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+        print(f"vaswani-hf {__version__} ({libraries})")
+        parser.exit()
 
 
 def _is_machine_error(error: RuntimeError) -> bool:

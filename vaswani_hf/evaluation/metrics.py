@@ -5,7 +5,6 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 from ..extras import require
@@ -157,6 +156,8 @@ class Metric:
         """The text of a signature of sacrebleu, with what was done before."""
         text = str(signature)
         if self._tokenize != self._used:
+            from importlib.metadata import version
+
             named = f"|tok:{self._tokenize}-sacremoses-{version('sacremoses')}|"
             text = text.replace(f"|tok:{self._used}|", named)
         return f"{text}|compounds:split" if self._split_compounds else text
