@@ -151,9 +151,9 @@ def measure(
         if work == "beam" and has_ctranslate2():
             save_for_ctranslate2(shape, Path(folder))
         for place, count in enumerate(sorted(threads, reverse=True)):
-            torch.set_num_threads(count)
             if work == "beam" and has_ctranslate2():
                 calls[CTRANSLATE2] = ctranslate2_search(shape, Path(folder), count)
+            torch.set_num_threads(count)  # after CTranslate2 has set the number of OpenMP
             if place == 0:
                 for call in calls.values():
                     call(0)

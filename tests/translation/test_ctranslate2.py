@@ -191,6 +191,17 @@ def test_options_out_of_range_are_refused_by_name(talkative, option, value):
         CTranslate2Translator(talkative[1], **{option: value})
 
 
+def test_torch_keeps_its_threads(talkative):
+    before = torch.get_num_threads()
+    try:
+        for threads in (3, 1):
+            torch.set_num_threads(threads)
+            CTranslate2Translator(talkative[1], threads=2)(["a b"])
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_threads_share_sentences_within_their_budgets(talkative, monkeypatch):
     sentences = random_sentences(41, longest=9)
     plan = {"batch_tokens": 20, "max_batch_sentences": 5}

@@ -4,6 +4,7 @@
 import functools
 import logging
 import math
+import sys
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -127,6 +128,8 @@ class CTranslate2Translator(TextTranslator):
         self.suppressed = [
             [self.target_pieces[token] for token in tokens] for tokens in forbidden_pieces(config)
         ]
+        torch = sys.modules.get("torch")  # which this class does without
+        torchs_threads = None if torch is None else torch.get_num_threads()
         try:
             self.model = ctranslate2.Translator(
                 str(folder),
@@ -141,6 +144,9 @@ class CTranslate2Translator(TextTranslator):
                 f"CTranslate2 cannot load {folder} (device={device or kind!r}, {compute_type=}): "
                 f"{error}"
             ) from error
+        finally:
+            if torch is not None:  # CTranslate2 sets the number that both have from OpenMP
+                torch.set_num_threads(torchs_threads)
         if self.num_beams > 1 and self.length_penalty_type == WU:
             warn_of_ranking_again()
 
