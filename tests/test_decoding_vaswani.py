@@ -207,7 +207,7 @@ def test_least_lengths_are_heeded_as_by_the_library():
     for least in range(3, 8):
         for processor in (
             MinLengthLogitsProcessor(least, [2, 4]),
-            MinNewTokensLengthLogitsProcessor(2, least - 2, [2, 4]),
+            MinNewTokensLengthLogitsProcessor(2, least - 2, [2, -1, 9]),  # of which one is a piece
         ):
             found = processed(LogitsProcessorList([processor]), ids, scores.clone())
             assert torch.equal(found, processor(ids, scores))

@@ -15,8 +15,8 @@ other a cache: at a token a step that takes longer than a small model's arithmet
 wants logits and nothing else, `decoder_steps()` does the same arithmetic by torch's operators. The
 results are equal up to float32's rounding.
 
-Shapes: `B` sentences, `K` beams, or 1 in greedy search, `Q` tokens of a step in each
-sentence (1 or K), `H` heads, `S` source length, `E` entries, `V` vocabulary.
+Shapes: `B` sentences, `K` beams, or 1 in greedy search, `Q` tokens of a step in each sentence (1 or
+K), `H` heads, `S` source length, `T` tokens so far, `E` entries, `V` vocabulary.
 """
 
 import math
@@ -182,11 +182,7 @@ class LayerSteps:
 
     def __init__(self, layer: Any, memory: Tensor) -> None:
         own, cross, feed_forward = layer.self_attention, layer.cross_attention, layer.feed_forward
-        queries, keys_and_values = (
-            scaled_query(own),
-            stacked(pair(own.key_proj), pair(own.value_proj)),
-        )
-        self.own = Product(*stacked(queries, keys_and_values))
+        self.own = Product(*stacked(scaled_query(own), pair(own.key_proj), pair(own.value_proj)))
         self.own_output = Product(*pair(own.output_proj))
         self.own_norm = Norm(layer.self_attention_norm)
         self.query = Product(*scaled_query(cross))
@@ -220,12 +216,14 @@ def scaled_query(attention: Any) -> Pair:
     return weight * attention.scaling, None if bias is None else bias * attention.scaling
 
 
-def stacked(one: Pair, other: Pair) -> Pair:
-    """One matrix and bias for two products of the same rows."""
-    (weight, bias), (other_weight, other_bias) = one, other
-    if bias is None or other_bias is None:
-        return torch.cat((weight, other_weight)), None
-    return torch.cat((weight, other_weight)), torch.cat((bias, other_bias))
+def stacked(*pairs: Pair) -> Pair:
+    """One matrix and bias for several products of the same rows."""
+    weights = torch.cat([weight for weight, _ in pairs])
+    if all(bias is None for _, bias in pairs):
+        return weights, None
+    return weights, torch.cat(
+        [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in pairs]
+    )
 
 
 class DecoderSteps:
@@ -444,7 +442,9 @@ def processed(processors: LogitsProcessorList, ids: Tensor, scores: Tensor) -> T
         else:
             least = processor.prompt_length_to_skip + processor.min_new_tokens
         if ids.shape[1] < least:
-            scores[:, processor.eos_token_id] = -math.inf
+            ends = processor.eos_token_id  # any number, of a piece or of none
+            is_piece = (ends >= 0) & (ends < scores.shape[1])
+            scores[:, ends[is_piece]] = -math.inf
     return scores
 
 
