@@ -247,8 +247,9 @@ class HashedDropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """The same to the gradient."""
-        if ctx.saved_tensors:
-            (mask,) = ctx.saved_tensors
+        kept = ctx.saved_tensors  # to be read once, as gradient checkpointing wants it
+        if kept:
+            (mask,) = kept
         elif torch.is_grad_enabled():  # the gradient will have one itself
             mask = make_mask(*ctx.arguments)[: grad.numel()].view(grad.shape)
         else:
