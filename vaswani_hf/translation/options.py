@@ -3,6 +3,7 @@
 
 import math
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,6 +52,29 @@ class Sampling:
             raise ValueError(f"temperature must be a number above 0, got {temperature=}.")
         chosen = secrets.randbits(63) if seed is None else seed
         return cls(sampling_topk, first_given(temperature, 1.0), chosen, seed is not None)
+
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def check_dtype(dtype: str | None) -> None:
+    """Raise a `ValueError` for a type that no model is loaded in."""
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype=}.")
+
+
+def device_names(device: str | Sequence[str] | None) -> list[str | None]:
+    """The names in a list, or in a text such as `"cuda:0,cuda:1"`; `[None]` where none is given.
+
+    Raises:
+        ValueError: if the list is empty.
+    """
+    names = device.split(",") if isinstance(device, str) else device
+    if names is None:
+        return [None]
+    if not names:
+        raise ValueError("device is an empty list; name one, such as cpu, or leave it out.")
+    return [name.strip() for name in names]
 
 
 def usable_device(name: str | None) -> "torch.device":
