@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ..translation import TextTranslator, Translation
 
 
+DECIMALS = 4  # of scores; further ones differ by the batch that a sentence is in
+
+
 @dataclass(frozen=True)
 class Found:
     """A sentence and its translations, best first.
@@ -86,7 +89,7 @@ def tsv_lines(found: Found, number: int) -> str:
     lines = []
     for rank, one in enumerate(found.translations, start=1):
         text = line_of(one.text.replace("\t", " "))
-        lines.append(f"{number}\t{rank}\t{one.score:.6f}\t{text}")
+        lines.append(f"{number}\t{rank}\t{one.score:.{DECIMALS}f}\t{text}")
     return "".join(lines)
 
 
@@ -95,8 +98,8 @@ def json_line(found: Found, number: int) -> str:
     translations: list[dict[str, Any]] = [
         {
             "text": one.text,
-            "score": round(one.score, 6),
-            "log_prob": round(one.log_prob, 6),
+            "score": round(one.score, DECIMALS),
+            "log_prob": round(one.log_prob, DECIMALS),
             "pieces": pieces,
         }
         for one, pieces in zip(found.translations, found.pieces, strict=True)

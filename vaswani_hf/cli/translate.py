@@ -284,7 +284,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
     for engine, names in ENGINE_OPTIONS.items():
         for name in names:
             if getattr(arguments, name) is not None and arguments.engine != engine:
-                raise ValueError(f"--{name} is for --engine {engine} only.")
+                other = "; ctranslate2 has --compute_type" if name == "dtype" else ""
+                raise ValueError(f"--{name} is for --engine {engine} only{other}.")
     check_at_least(1, batch_tokens=arguments.batch_tokens, n_best=arguments.n_best)
     check_search_options(
         arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
@@ -310,6 +311,11 @@ def _check_search(arguments: argparse.Namespace) -> None:
     if sampling is not None:
         if arguments.num_beams is not None:
             raise ValueError("--sampling_topk has no beams; leave out --num_beams or it.")
+        if arguments.seed is not None and arguments.engine == "ctranslate2":
+            raise ValueError(
+                "--seed is for --engine transformers only: samples of CTranslate2 depend on its "
+                "threads and batches."
+            )
         if arguments.resume and arguments.seed is None:
             raise ValueError("--resume needs --seed, to draw the rest as the same run would.")
     elif None not in (arguments.n_best, arguments.num_beams):
