@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..hub.names import check_name
 from ..processor import available_cores, paying_threads, threads_of_environment
 from ..text.lines import decode_lines
 from ..text.output import PROGRESS, Output, OutputFile
 from ..text.shards import Shard
 from ..translation.options import check_at_least, check_search_options
+from .models import add_model_options, add_weights, check_models
 from .runs import describe_run
 
 
@@ -35,15 +35,8 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="text to translate (default: standard input)"
     )
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="FOLDER",
-        help="a folder or a Hub id; with --engine ctranslate2, a folder of CTranslate2",
-    )
-    parser.add_argument(
-        "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id (default: main)"
-    )
+    add_model_options(parser)
+    add_weights(parser)
     parser.add_argument(
         "--engine",
         choices=("transformers", "ctranslate2"),
@@ -166,8 +159,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
     if arguments.threads is not None and arguments.threads < 1:
         raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
-    if arguments.revision is not None and arguments.engine == "ctranslate2":
-        raise ValueError("--revision is for --engine transformers only.")
+    check_models(arguments)
     for name in CTRANSLATE2_OPTIONS:
         if getattr(arguments, name) is not None and arguments.engine != "ctranslate2":
             raise ValueError(f"--{name} is for --engine ctranslate2 only.")
@@ -185,22 +177,20 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError("--shard needs a FILE to translate.")
     if sys.stdout is None and arguments.output is None:
         raise ValueError("Standard output is closed; open it to receive the translations.")
-    if arguments.engine == "transformers":
-        check_name(arguments.model, arguments.revision)
 
 
 def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
     names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
     options = {name: getattr(arguments, name) for name in names}
     is_fast = arguments.engine == "ctranslate2"
-    for name in (*CTRANSLATE2_OPTIONS, "threads") if is_fast else ("revision",):
+    for name in (*CTRANSLATE2_OPTIONS, "threads") if is_fast else ("revision", "weights"):
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
     # Each engine loads what it needs, and CTranslate2 neither torch nor transformers.
     if is_fast:
         from ..translation import CTranslate2Translator
 
-        return CTranslate2Translator(arguments.model, **options)
+        return CTranslate2Translator(arguments.model[0], **options)
     from transformers.utils import logging
 
     from ..translation import Translator
@@ -216,12 +206,12 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
     """Standard output, or a file that says which run has written it."""
     if arguments.output is None:
         return Output(sys.stdout)
-    folder = Path(arguments.model)
+    folders = list(map(Path, arguments.model))
     if arguments.engine == "transformers":
         from ..hub.download import find
 
-        folder = find(arguments.model, revision=arguments.revision)
-    run = describe_run(arguments, folder, source)
+        folders = [find(model, revision=arguments.revision) for model in arguments.model]
+    run = describe_run(arguments, folders, source)
     return OutputFile(Path(arguments.output), run, resume=arguments.resume)
 
 

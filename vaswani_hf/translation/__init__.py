@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .alignment import Alignment, Head
     from .ctranslate2 import CTranslate2Translator
     from .engine import Hypothesis, LongSourceError, TextTranslator
+    from .ensemble import VaswaniEnsemble
     from .pairs import PairError, UnequalLengthError
     from .scoring import PairScore, perplexity
     from .translator import Translator
@@ -28,6 +29,7 @@ __all__ = [
     "TextTranslator",
     "Translator",
     "UnequalLengthError",
+    "VaswaniEnsemble",
     "perplexity",
 ]
 
@@ -45,6 +47,7 @@ __getattr__, __dir__ = imported_at_use(
         "TextTranslator": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
+        "VaswaniEnsemble": "ensemble",
         "perplexity": "scoring",
     },
 )

@@ -1,0 +1,82 @@
+import random
+
+import pytest
+
+from vaswani_hf.translation.mbr import Utility, matching
+
+
+sacrebleu = pytest.importorskip("sacrebleu")
+
+SCORES = {"chrf": sacrebleu.sentence_chrf, "bleu": sacrebleu.sentence_bleu}
+# Texts without n-grams of some orders or of any, repeated n-grams, punctuation, other scripts.
+ODD = [
+    "",
+    " ",
+    "a",
+    "ab",
+    "a a a a b a a",
+    "Ein Mann, der (laut) singt.",
+    "Ein Mann  der singt",
+    "ein mann der singt .",
+    "Zwei Männer singen laut.",
+    "二人の男",
+    "Ein Mann, der (laut) singt.",
+]
+
+
+def by_hand(name, texts):
+    """A plain double loop, each text against all others."""
+    return [
+        sum(SCORES[name](text, [other]).score for j, other in enumerate(texts) if j != i)
+        / (len(texts) - 1)
+        for i, text in enumerate(texts)
+    ]
+
+
+def random_texts(seed):
+    chooser = random.Random(seed)
+    words = ["the", "man", "men", "sings", "singing", "a", "song", ".", "loudly"]
+    return [" ".join(chooser.choices(words, k=chooser.randint(1, 12))) for _ in range(12)] * 2
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_utility_is_that_of_sacrebleu(name):
+    for texts in (ODD, random_texts(0)):
+        found = Utility(name).matrix(texts)
+        assert found == [[SCORES[name](text, [other]).score for other in texts] for text in texts]
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_mean_is_that_of_a_double_loop(name, seed):
+    for texts in (ODD, random_texts(seed), ["the same"] * 3, ["one", "other"]):
+        expected, found = by_hand(name, texts), Utility(name).expected(texts)
+        assert found == pytest.approx(expected, rel=1e-12)
+        best = max(range(len(texts)), key=expected.__getitem__)
+        assert texts[found.index(max(found))] == texts[best]
+
+
+def test_what_was_sampled_twice_weighs_twice():
+    # Alone, the first two are each other's only likeness; the copies outweigh them.
+    utility = Utility("chrf")
+    once = utility.expected(["abcdef", "abcdeg", "xyz"])
+    twice = utility.expected(["abcdef", "abcdeg", "xyz", "xyz", "xyz"])
+    assert once.index(max(once)) == 0
+    assert twice.index(max(twice)) == 2
+
+
+def test_one_candidate_is_the_best_and_none_is_none():
+    assert Utility("chrf").expected(["a"]) == [100.0]
+    assert Utility("bleu").expected([]) == []
+
+
+def test_an_unknown_utility_is_refused_by_name():
+    with pytest.raises(ValueError, match='"chrf" or "bleu", got \'ter\''):
+        Utility("ter")
+
+
+def test_matching_ngrams_are_counted_as_often_as_both_have_them():
+    from collections import Counter
+
+    # By hand: min(3, 2) of a, min(1, 0) of b, min(0, 1) of c.
+    assert matching([Counter("aaab"), Counter("aac")]) == [[4, 2], [2, 3]]
