@@ -280,24 +280,25 @@ def test_what_an_ensemble_does_not_have_is_refused(ensemble, tmp_path):
 
 
 def test_tokenizers_that_differ_are_refused_by_the_first_difference():
-    tokenizer, longer, other = words("s", 9), words("s", 10), words("t", 9)
-    check_tokenizers(["a", "b"], [tokenizer, words("s", 9)], [None, None])
-    check_tokenizers(["a", "b"], [tokenizer, words("s", 9)], [other, words("t", 9)])
+    shared, longer, other = ((words(*which), None) for which in (("s", 9), ("s", 10), ("t", 9)))
+    apart = (shared[0], other[0])  # the target has one of its own
+    check_tokenizers(["a", "b"], [shared, (words("s", 9), None)])
+    check_tokenizers(["a", "b"], [apart, (words("s", 9), words("t", 9))])
     with pytest.raises(
         ValueError, match=r"^a and b cannot .* the source's tokenizer, piece 9: None and 's6'"
     ):
-        check_tokenizers(["a", "b"], [tokenizer, longer], [None, None])
+        check_tokenizers(["a", "b"], [shared, longer])
     with pytest.raises(
         ValueError, match=r"^a and c cannot .* the target's tokenizer, piece 3: 's0' and 't0'"
     ):
-        check_tokenizers(["a", "b", "c"], [tokenizer] * 3, [None, None, other])
+        check_tokenizers(["a", "b", "c"], [shared, shared, apart])
     # The same pieces by other rules; where a text is cut changes nothing.
     rules = words("s", 9)
     rules.backend_tokenizer.enable_truncation(5)
-    check_tokenizers(["a", "b"], [tokenizer, rules], [None, None])
+    check_tokenizers(["a", "b"], [shared, (rules, None)])
     rules.backend_tokenizer.pre_tokenizer = None
     with pytest.raises(ValueError, match=r"source's tokenizer, pre_tokenizer: \{.*\} and null"):
-        check_tokenizers(["a", "b"], [tokenizer, rules], [None, None])
+        check_tokenizers(["a", "b"], [shared, (rules, None)])
 
 
 @pytest.mark.parametrize(

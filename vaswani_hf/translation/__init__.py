@@ -9,7 +9,14 @@ from ..imports import imported_at_use
 if TYPE_CHECKING:
     from .alignment import Alignment, Head
     from .ctranslate2 import CTranslate2Translator
-    from .engine import Hypothesis, LongSourceError, TextTranslator
+    from .engine import (
+        Hypothesis,
+        LongPrefixError,
+        LongSourceError,
+        LongTextError,
+        TextTranslator,
+        Translation,
+    )
     from .ensemble import VaswaniEnsemble
     from .pairs import PairError, UnequalLengthError
     from .scoring import PairScore, perplexity
@@ -22,11 +29,14 @@ __all__ = [
     "CTranslate2Translator",
     "Head",
     "Hypothesis",
+    "LongPrefixError",
     "LongSourceError",
+    "LongTextError",
     "PairError",
     "PairScore",
     "Segmentation",
     "TextTranslator",
+    "Translation",
     "Translator",
     "UnequalLengthError",
     "VaswaniEnsemble",
@@ -40,11 +50,14 @@ __getattr__, __dir__ = imported_at_use(
         "CTranslate2Translator": "ctranslate2",
         "Head": "alignment",
         "Hypothesis": "engine",
+        "LongPrefixError": "engine",
         "LongSourceError": "engine",
+        "LongTextError": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
         "Segmentation": "words",
         "TextTranslator": "engine",
+        "Translation": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
         "VaswaniEnsemble": "ensemble",

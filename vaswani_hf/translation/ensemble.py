@@ -289,7 +289,7 @@ def _name(model: Any, place: int) -> str:
     return getattr(model, "name_or_path", "") or f"model {place} (counted from 0)"
 
 
-def cannot_join(first: str, other: str, difference: str) -> ValueError:
+def cannot_join(first: Any, other: Any, difference: str) -> ValueError:
     """The error for two models that differ in what an ensemble must share."""
     return ValueError(f"{first} and {other} cannot be an ensemble; they differ in {difference}.")
 
@@ -305,28 +305,20 @@ def _common_config(configs: Sequence[VaswaniConfig]) -> VaswaniConfig:
     return common
 
 
-def check_tokenizers(
-    names: Sequence[str], tokenizers: Sequence[Any], target_tokenizers: Sequence[Any]
-) -> None:
+def check_tokenizers(names: Sequence[Any], tokenizers: Sequence[tuple[Any, Any]]) -> None:
     """Raise a `ValueError` if models would not read the same ids, or not say the same pieces.
 
     Args:
         names: of the models, for the error.
-        tokenizers: of the sources.
-        target_tokenizers: of the targets; `None` where the source's is the target's too.
+        tokenizers: of each model the source's and the target's, which is `None` if they are one.
     """
-    sides = [
-        ("source", list(tokenizers)),
-        (
-            "target",
-            [own or other for own, other in zip(target_tokenizers, tokenizers, strict=True)],
-        ),
-    ]
-    for side, (first, *others) in sides:
-        for name, tokenizer in zip(names[1:], others, strict=True):
-            difference = _difference_of_pieces(first, tokenizer)
+    sources = [source for source, _ in tokenizers]
+    targets = [source if target is None else target for source, target in tokenizers]
+    for side, several in (("source", sources), ("target", targets)):
+        for name, tokenizer in zip(names[1:], several[1:], strict=True):
+            difference = _difference_of_pieces(several[0], tokenizer)
             if difference is None and side == "source":
-                difference = first_difference(_rules(first), _rules(tokenizer))
+                difference = first_difference(_rules(several[0]), _rules(tokenizer))
             if difference is not None:
                 raise cannot_join(names[0], name, f"the {side}'s tokenizer, {difference}")
 
