@@ -1,7 +1,10 @@
 import random
+from collections import Counter
 
 import pytest
 
+from tests.translation.ctranslate2_models import random_sentences
+from vaswani_hf import CTranslate2Translator, Translator
 from vaswani_hf.translation.mbr import Utility, matching
 
 
@@ -76,7 +79,53 @@ def test_an_unknown_utility_is_refused_by_name():
 
 
 def test_matching_ngrams_are_counted_as_often_as_both_have_them():
-    from collections import Counter
-
     # By hand: min(3, 2) of a, min(1, 0) of b, min(0, 1) of c.
     assert matching([Counter("aaab"), Counter("aac")]) == [[4, 2], [2, 3]]
+
+
+# The translators
+
+
+SAMPLES = {"num_candidates": 6, "sampling_topk": 0, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def translator(talkative):
+    return Translator.from_pretrained(talkative[0], device="cpu", num_beams=4)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_candidates": 3}, SAMPLES])
+@pytest.mark.parametrize("utility", SCORES)
+def test_the_choice_is_the_candidate_with_the_largest_mean(translator, utility, options):
+    sentences = [*random_sentences(5, 6), ""]
+    chosen = translator.mbr(sentences, utility=utility, **options)
+    options = dict(options)
+    count = options.pop("num_candidates", 4)
+    candidates = translator.n_best(sentences, num_return_sequences=count, **options)
+    for one, several in zip(chosen, candidates, strict=True):
+        means = by_hand(utility, [candidate.text for candidate in several])
+        best = several[means.index(max(means))]
+        assert (one.text, one.score, one.ids) == (best.text, best.score, best.ids)
+        assert one.utility == pytest.approx(max(means), rel=1e-12)
+
+
+def test_a_text_a_list_and_an_iterator_are_answered_alike(translator):
+    sentences = random_sentences(3, 6)
+    expected = translator.mbr(sentences)
+    assert list(translator.mbr(iter(sentences))) == expected
+    assert translator.mbr(sentences[0]) == expected[0]
+
+
+def test_the_other_engine_chooses_too(talkative):
+    engine = CTranslate2Translator(talkative[1], device="cpu", num_beams=3)
+    sentences = random_sentences(3, 6)
+    for one, several in zip(
+        engine.mbr(sentences), engine.n_best(sentences, num_return_sequences=3), strict=True
+    ):
+        means = by_hand("chrf", [candidate.text for candidate in several])
+        assert one.text == several[means.index(max(means))].text
+
+
+def test_samples_need_a_number(translator):
+    with pytest.raises(ValueError, match="num_candidates is missing"):
+        translator.mbr("s1", sampling_topk=0)

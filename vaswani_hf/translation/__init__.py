@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         LongPrefixError,
         LongSourceError,
         LongTextError,
+        MBRTranslation,
         TextTranslator,
         Translation,
     )
@@ -32,6 +33,7 @@ __all__ = [
     "LongPrefixError",
     "LongSourceError",
     "LongTextError",
+    "MBRTranslation",
     "PairError",
     "PairScore",
     "Segmentation",
@@ -53,6 +55,7 @@ __getattr__, __dir__ = imported_at_use(
         "LongPrefixError": "engine",
         "LongSourceError": "engine",
         "LongTextError": "engine",
+        "MBRTranslation": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
         "Segmentation": "words",

@@ -345,6 +345,8 @@ def _rules(tokenizer: Any) -> Any:
 
 def first_difference(first: Any, other: Any, path: str = "") -> str | None:
     """Where two contents of JSON files differ first, and how; `None` if they do not."""
+    if first == other:
+        return None
     if isinstance(first, dict) and isinstance(other, dict):
         inside = (
             (f"{path}.{key}".lstrip("."), first.get(key), other.get(key))
@@ -354,8 +356,7 @@ def first_difference(first: Any, other: Any, path: str = "") -> str | None:
         pairs = enumerate(zip(first, other, strict=True))
         inside = ((f"{path}[{place}]", *pair) for place, pair in pairs)
     else:
-        same = first == other
-        return None if same else f"{path}: {_shortened(first)} and {_shortened(other)}"
+        return f"{path}: {_shortened(first)} and {_shortened(other)}"
     found = (first_difference(ours, theirs, place) for place, ours, theirs in inside)
     return next(filter(None, found), None)
 
