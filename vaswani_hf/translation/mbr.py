@@ -73,9 +73,8 @@ class Utility:
             totals = [counts.total() for counts in of_order]
             for hypothesis, row in enumerate(matching(of_order)):
                 for reference, num_matching in enumerate(row):
-                    # As in sacrebleu, no n-grams count against a reference without any.
-                    num_own = totals[hypothesis] if totals[reference] else 0
-                    found[hypothesis][reference] += [num_own, totals[reference], num_matching]
+                    counts = [totals[hypothesis], totals[reference], num_matching]
+                    found[hypothesis][reference] += counts
         return found
 
     def _bleu_statistics(self, texts: Sequence[str]) -> Statistics:
