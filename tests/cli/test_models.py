@@ -66,7 +66,8 @@ def test_a_run_is_told_apart_by_all_of_its_models(folders):
 
     def digest(*models):
         with open(text, "rb") as source:
-            return describe_run(argparse.Namespace(), [*map(Path, models)], source)["model_sha256"]
+            run = describe_run(argparse.Namespace(prefix=None), [*map(Path, models)], source)
+        return run["model_sha256"]
 
     several = [(first,), (second,), (first, second), (second, first), (first, first)]
     assert len({digest(*models) for models in several}) == 5

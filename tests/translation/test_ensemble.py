@@ -228,6 +228,17 @@ def test_the_fewest_learned_positions_are_the_most_tokens(models):
     assert Translator(VaswaniEnsemble(models[:2]), tokenizer).max_positions is None
 
 
+def test_ids_that_one_of_the_models_lacks_are_refused(models):
+    apart = {"share_embeddings": False, "tie_word_embeddings": False, "target_vocab_size": 12}
+    fewer = draw_model(0, vocab_size=10, **apart)
+    translator = Translator(VaswaniEnsemble([models[0], fewer]), words("s", 12))
+    with pytest.raises(ValueError, match="11"):
+        translator.score([[11, EOS]], [[EOS]])
+    with pytest.raises(ValueError, match="12"):
+        translator.score([[3, EOS]], [[12, EOS]])
+    assert len(translator.score([[9, EOS]], [[11, EOS]])) == 1
+
+
 # What is refused
 
 

@@ -126,6 +126,14 @@ def test_the_other_engine_chooses_too(talkative):
         assert one.text == several[means.index(max(means))].text
 
 
-def test_samples_need_a_number(translator):
-    with pytest.raises(ValueError, match="num_candidates is missing"):
-        translator.mbr("s1", sampling_topk=0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampling_topk": 0}, "num_candidates is missing"),
+        ({"num_candidates": 0}, "num_candidates must be at least 1, got num_candidates=0"),
+        ({"num_candidates": 5}, "got num_candidates=5 and num_beams=4"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(translator, options, message):
+    with pytest.raises(ValueError, match=message):
+        translator.mbr("s1", **options)

@@ -264,6 +264,10 @@ class CTranslate2Translator(TextTranslator):
         """The piece that ends a translation."""
         return [self.end_id]
 
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's."""
+        return len(self.source_pieces), len(self.target_pieces)
+
     def length_penalty_of_search(self) -> tuple[float, str]:
         """Exponent and type of the length penalty that hypotheses are ranked by."""
         return self.length_penalty, self.length_penalty_type

@@ -145,6 +145,15 @@ class VaswaniEnsemble(VaswaniPreTrainedModel, VaswaniGenerationMixin):
             parts.append(part)
         return EnsembleSteps(parts, self.log_weights)
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The source's embedding with the fewest rows: no model has an id beyond them."""
+        embeddings = (model.get_input_embeddings() for model in self.models)
+        return min(embeddings, key=lambda embedding: embedding.num_embeddings)
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The first model's; all have as many target pieces."""
+        return self.models[0].get_output_embeddings()
+
     def save_pretrained(self, *arguments: Any, **kwargs: Any) -> NoReturn:
         """Raise a `ValueError`: a folder holds one model."""
         raise ValueError("An ensemble is no model of one folder; save its models one by one.")

@@ -105,6 +105,17 @@ def check_at_least(minimum: int, **options: int | None) -> None:
             raise ValueError(f"{name} must be at least {minimum}, got {name}={value}.")
 
 
+def check_num_returned(
+    num: int, num_beams: int, name: str = "num_return_sequences", beams_name: str = "num_beams"
+) -> None:
+    """Raise a `ValueError` for more translations than beams, by the names of the two options."""
+    if num > num_beams:
+        raise ValueError(
+            f"{name} must be at most {beams_name}, got {name}={num} and {beams_name}={num_beams}; "
+            f"take as many beams, or samples by sampling_topk."
+        )
+
+
 def check_search_options(
     num_beams: int | None,
     length_penalty: float | None,

@@ -372,6 +372,11 @@ class Translator(TextTranslator):
         """The pieces that end a translation."""
         return end_ids_of(self.model)
 
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's; `None` if it is not known."""
+        source, target = self.model.get_input_embeddings(), self.model.get_output_embeddings()
+        return getattr(source, "num_embeddings", None), getattr(target, "out_features", None)
+
     def length_penalty_of_search(self) -> tuple[float, str]:
         """Exponent and type of the length penalty that the search ranks by."""
         config = self.model.generation_config
