@@ -53,7 +53,7 @@ for argv in json.loads(sys.argv[1]):
 def original(copier, tmp_path_factory):
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
-    for name in ("demo", "mine"):
+    for name in ("demo", "mine", "other"):
         run = folder / "runs" / name
         export(*copier, run)
         log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
         LongPrefixError,
         LongSourceError,
         LongTextError,
+        MBRTranslation,
         TextTranslator,
         Translation,
     )
+    from .ensemble import VaswaniEnsemble
     from .pairs import PairError, UnequalLengthError
     from .scoring import PairScore, perplexity
     from .translator import Translator
@@ -31,6 +33,7 @@ __all__ = [
     "LongPrefixError",
     "LongSourceError",
     "LongTextError",
+    "MBRTranslation",
     "PairError",
     "PairScore",
     "Segmentation",
@@ -38,6 +41,7 @@ __all__ = [
     "Translation",
     "Translator",
     "UnequalLengthError",
+    "VaswaniEnsemble",
     "perplexity",
 ]
 
@@ -51,6 +55,7 @@ __getattr__, __dir__ = imported_at_use(
         "LongPrefixError": "engine",
         "LongSourceError": "engine",
         "LongTextError": "engine",
+        "MBRTranslation": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
         "Segmentation": "words",
@@ -58,6 +63,7 @@ __getattr__, __dir__ = imported_at_use(
         "Translation": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
+        "VaswaniEnsemble": "ensemble",
         "perplexity": "scoring",
     },
 )
