@@ -14,7 +14,7 @@ from vaswani_hf.cli import main
         (["--threads", "0"], "threads"),
         (["--compute_type", "int8"], "--compute_type is for --engine ctranslate2 only"),
         (["--api_keys", "nowhere"], "nowhere"),
-        (["--port", "99999"], "port 99999 cannot be served"),
+        (["--port", "99999"], "port must be between 0 and 65535, got port=99999"),
         (["--host", "256.1.1.1", "--port", "0"], "256.1.1.1 port 0 cannot be served"),
         (["--model", "nowhere/at/all"], "nowhere/at/all"),
         ([], "--model en-de="),  # it has no card

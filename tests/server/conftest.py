@@ -1,11 +1,14 @@
 import pytest
 
-
-for package in ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "sentencex"):
-    pytest.importorskip(package)
-
 from tests.server.serving import EN_DE, Gate, running
 from vaswani_hf import Translator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def packages():
+    """Those of the extra; the modules of the tests import what needs none of them."""
+    for package in ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "sentencex"):
+        pytest.importorskip(package)
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,7 @@
 import threading
 from contextlib import contextmanager
 
-from fastapi.testclient import TestClient
-
-from vaswani_hf.server import LanguagePair, Limits, Pairs, TranslationQueue, make_app
-from vaswani_hf.server.metrics import Metrics
+from vaswani_hf.server import LanguagePair, Limits, Pairs
 
 
 EN_DE = LanguagePair("en", "de")
@@ -35,6 +32,11 @@ class Gate:
 @contextmanager
 def running(*translators, limits=None, **options):
     """A client of an application that translates by these, and its parts."""
+    from fastapi.testclient import TestClient
+
+    from vaswani_hf.server import TranslationQueue, make_app
+    from vaswani_hf.server.metrics import Metrics
+
     limits, metrics = limits or Limits(), Metrics()
     pairs = Pairs(translators)
     queue = TranslationQueue(limits, metrics)

@@ -3,11 +3,8 @@ from concurrent.futures import CancelledError
 import pytest
 
 from tests.server.serving import EN_DE, Gate, running
-from vaswani_hf.server import LanguagePair, Limits, TranslationQueue
+from vaswani_hf.server import LanguagePair, Limits, Pairs
 from vaswani_hf.server.errors import RequestError
-from vaswani_hf.server.metrics import Metrics
-from vaswani_hf.server.pairs import Pairs
-from vaswani_hf.server.queue import SHARE_SENTENCES
 
 
 @pytest.fixture
@@ -15,10 +12,17 @@ def served(gate):
     return Pairs([(EN_DE, gate)]).find("en", "de")
 
 
+def make_queue(**limits):
+    from vaswani_hf.server import TranslationQueue
+    from vaswani_hf.server.metrics import Metrics
+
+    return TranslationQueue(Limits(**limits), Metrics())
+
+
 @pytest.fixture
 def queue():
     """One that has been started, with room for four."""
-    queue = TranslationQueue(Limits(max_queue=4), Metrics())
+    queue = make_queue(max_queue=4)
     queue.start()
     yield queue
     queue.close()
@@ -52,7 +56,7 @@ def test_nothing_waits_for_more_to_come(queue, served, gate):
 
 
 def test_a_long_request_lets_others_pass(busy, served, gate):
-    num_sentences = 5 * SHARE_SENTENCES
+    num_sentences = 320  # five shares of a round
     long = busy.add(served, ["b\n" * num_sentences], 1)
     short = [busy.add(served, [letter], 1) for letter in "cd"]
     gate.is_open.set()
@@ -146,7 +150,7 @@ def test_pairs_wait_for_each_other_in_their_turn(busy, served, gate, translator)
 
 
 def test_when_to_ask_again_is_at_most_the_time_that_a_request_has(served):
-    queue = TranslationQueue(Limits(max_queue=1, timeout_seconds=7), Metrics())  # not started
+    queue = make_queue(max_queue=1, timeout_seconds=7)  # not started
     queue.add(served, ["a"], 1)
     queue._seconds_per_job = 1e6
     with pytest.raises(RequestError) as caught:

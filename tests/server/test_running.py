@@ -18,9 +18,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.server.serving import EN_DE
-from vaswani_hf.server import Limits, Pairs, TranslationQueue, make_app
-from vaswani_hf.server.metrics import Metrics
-from vaswani_hf.server.running import bind, make_server
+from vaswani_hf.server import Limits, Pairs
 
 
 ASKED = {"source": "en", "target": "de"}
@@ -31,6 +29,10 @@ READ_SECONDS = 0.3  # within which a client must send a request
 @contextlib.contextmanager
 def listening(*translators, **options):
     """A server in a thread; gives its port and its queue."""
+    from vaswani_hf.server import TranslationQueue, make_app
+    from vaswani_hf.server.metrics import Metrics
+    from vaswani_hf.server.running import bind, make_server
+
     limits, metrics = Limits(read_timeout_seconds=READ_SECONDS, max_queue=4), Metrics()
     queue = TranslationQueue(limits, metrics)
     app = make_app(Pairs(translators), queue, limits, metrics, **options)
@@ -77,8 +79,10 @@ def ask(port, q):
 
 def read_all(connection):
     """What comes until the server ends the connection."""
+    parts = []
     with connection, contextlib.suppress(ConnectionResetError):
-        return b"".join(iter(lambda: connection.recv(2**16), b""))
+        parts.extend(iter(lambda: connection.recv(2**16), b""))
+    return b"".join(parts)
 
 
 @pytest.fixture(scope="module")
@@ -117,25 +121,23 @@ def test_a_full_queue_is_a_429_that_says_when_to_ask_again(gate):
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"),
+    ("sent", "statuses"),
     [
-        (HEAD + b"Content-Length: 99\r\n\r\n{", b"408"),  # half a body
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{", b"408"),
-        (HEAD + b"Content-Length: 99999999999\r\n\r\n{", b"413"),
-        (HEAD + b"Content-Length: -1\r\n\r\n{", b"400"),
-        (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{", b"400"),
-        (b"nonsense\r\n\r\n", b"400"),
-        (b"GET /" + b"a" * 2**17 + b" HTTP/1.1\r\n", b"4"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b""),  # TLS
-        (HEAD[:40], b""),  # half a head
-        (b"", b""),
+        (HEAD + b"Content-Length: 99\r\n\r\n{", "408"),  # half a body
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{", "408"),
+        (HEAD + b"Content-Length: 99999999999\r\n\r\n{", "413"),
+        (HEAD + b"Content-Length: -1\r\n\r\n{", "400"),
+        (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{", "400"),
+        (b"nonsense\r\n\r\n", "400"),
+        (b"GET /" + b"a" * 2**17 + b" HTTP/1.1\r\n", "400 none"),  # what is not read resets it
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "400 none"),  # TLS
+        (HEAD[:40], "none"),  # half a head: nothing has been asked for
+        (b"", "none"),
     ],
 )
-def test_a_request_that_is_none_is_answered_or_cut_off_in_time(port, sent, status):
-    """An empty status: nobody has asked for anything yet, so that there is nothing to answer."""
+def test_a_request_that_is_none_is_answered_or_cut_off_in_time(port, sent, statuses):
     answer = read_all(send(port, sent))
-    assert answer.startswith(b"HTTP/1.1 " + status if status else b"")
-    assert bool(answer) == bool(status) or b"400" in answer
+    assert (answer.split()[1].decode() if answer else "none") in statuses.split()
     assert ask(port, "a") == (200, {"translatedText": "a"})
 
 
@@ -179,10 +181,10 @@ def test_an_address_that_is_taken_is_one_line(port, copier_folder, capsys):
 def process(copier_folder, tmp_path, heeded_signals):
     """The command, as a process that serves, and its address."""
     log = tmp_path / "log"
+    command = ["serve", "--port", "0", "--model", f"en-de={copier_folder}"]
     with log.open("wb") as file:
         started = subprocess.Popen(
-            [sys.executable, "-m", "vaswani_hf.cli", "serve", "--port", "0"]
-            + ["--model", f"en-de={copier_folder}"],
+            [sys.executable, "-m", "vaswani_hf.cli", *command],
             stderr=file,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])},
         )

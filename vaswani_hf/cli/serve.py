@@ -4,6 +4,7 @@
 import argparse
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,7 +158,7 @@ def _check_options(arguments: argparse.Namespace) -> Limits:
 
 def _load(
     arguments: argparse.Namespace, models: list[tuple["LanguagePair | None", str]]
-) -> list[tuple["LanguagePair | None", "TextTranslator"]]:
+) -> Sequence[tuple["LanguagePair | None", "TextTranslator"]]:
     """The translator of each pair."""
     names = ["device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens"]
     is_fast = arguments.engine == "ctranslate2"

@@ -38,7 +38,8 @@ class Job:
         self.texts = texts
         self.num_translations = num_translations
         self.found: Future[list[list[str]]] = Future()
-        self.split: list[SplitText] | None = None  # until the thread has come to it
+        self.is_split = False  # until the thread has come to it
+        self.split: list[SplitText] = []
         self.sentences: list[str] = []
         self.translations: list[list[str]] = []  # of the first of these sentences
 
@@ -146,7 +147,7 @@ class TranslationQueue:
                     self._changed.wait()
                 if not self._jobs:
                     return
-                fresh = [job for job in self._jobs if job.split is None]
+                fresh = [job for job in self._jobs if not job.is_split]
             for job in fresh:
                 self._split(job)
             with self._changed:
@@ -156,23 +157,23 @@ class TranslationQueue:
 
     def _split(self, job: Job) -> None:
         try:
-            split = job.served.splitter.split(job.texts)
-            job.sentences = [segment for text in split for segment in text.segments]
+            job.split = job.served.splitter.split(job.texts)
+            job.sentences = [segment for text in job.split for segment in text.segments]
             most = self.limits.max_sentences
             if len(job.sentences) > most:
                 raise RequestError(
                     413, f"A request may have {most} sentences, this has {len(job.sentences)}"
                 )
-            job.split = split
         except Exception as error:
             self._fail([job], error)
             return
+        job.is_split = True
         if not job.sentences:
             self._leave(job, job.result())
 
     def _next_round(self) -> dict[Job, int]:
         """How many sentences of each job are translated next: by the model of the oldest."""
-        ready = [job for job in self._jobs if job.split is not None]
+        ready = [job for job in self._jobs if job.is_split]
         if not ready:
             return {}
         kind = _kind(ready[0])

@@ -99,8 +99,10 @@ def bind(host: str, port: int) -> socket.socket:
     """A socket that has the address and does not listen yet; port 0 is any that is free.
 
     Raises:
-        ValueError: if the address cannot be had.
+        ValueError: if the address is none, or cannot be had.
     """
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port must be between 0 and 65535, got {port=}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -108,7 +110,7 @@ def bind(host: str, port: int) -> socket.socket:
         bound = socket.socket(family, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ValueError(f"{host} port {port} cannot be served ({error}); name another.") from None
     return bound
 
