@@ -292,8 +292,8 @@ def test_a_failure_of_the_model_is_a_500_whose_log_has_no_text(translator, caplo
 
 
 def test_a_mistake_of_ours_is_a_500_in_the_same_form(client, monkeypatch, caplog):
-    monkeypatch.setattr(client.pairs, "described", lambda: 1 / 0)
-    answer = client.get("/languages")
+    monkeypatch.setattr(client.metrics, "text", lambda: 1 / 0)
+    answer = client.get("/metrics")
     assert (answer.status_code, answer.json()) == (500, {"error": "Internal Server Error"})
     assert "ZeroDivisionError" in caplog.text
 

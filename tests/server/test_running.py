@@ -192,7 +192,6 @@ def process(copier_folder, tmp_path, heeded_signals):
         wait_for(lambda: started.poll() is not None or b"Serving on" in log.read_bytes())
         started.log = log
         started.port = int(re.search(rb"Serving on http://127.0.0.1:(\d+)", log.read_bytes())[1])
-        wait_for(lambda: is_open(started.port))
         yield started
     finally:
         started.kill()

@@ -78,6 +78,7 @@ def make_app(
         keys: of which a client must give one; `None` where it needs none.
         log_text: whether texts and translations go to the log, where nothing of them goes else.
     """
+    described = pairs.described()
     failures: dict[int | str, dict[str, Any]] = {
         status: {"model": Failed} for status in (400, 403, 408, 413, 429, 500, 503, 504)
     }
@@ -159,7 +160,7 @@ def make_app(
     @app.get("/languages")
     async def languages() -> Response:
         """The languages, and those that each is translated into."""
-        return JSONResponse(pairs.described())
+        return JSONResponse(described)
 
     @app.get("/health")
     async def health() -> Response:
@@ -176,7 +177,7 @@ def make_app(
     @app.get("/frontend/settings")
     async def settings() -> Response:
         """What a page for typing texts needs to know."""
-        named = {entry["code"]: entry["name"] for entry in pairs.described()}
+        named = {entry["code"]: entry["name"] for entry in described}
         first = pairs.languages[0]
         return JSONResponse(
             {

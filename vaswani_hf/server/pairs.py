@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..hub.card import card_languages, language_name
 from ..translation.texts import Splitter, split_for
@@ -95,7 +95,7 @@ class Pairs:
             raise RequestError(400, f"{target} is not available as a target language from {source}")
         return self._served[found[0]]
 
-    def described(self) -> list[dict[str, object]]:
+    def described(self) -> list[dict[str, Any]]:
         """Each language with its name in English and those that it is translated into."""
         codes = dict.fromkeys([*self.sources, *(pair.target for pair in self._served)])
         return [

@@ -62,6 +62,13 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.queue = queue
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or []:
+            host, port = listening.getsockname()[:2]
+            address = f"[{host}]" if ":" in host else host
+            logger.info("Serving on http://%s:%d (Ctrl-C stops it)", address, port)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.queue.refuse()
         super().handle_exit(sig, frame)
@@ -117,9 +124,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 def serve(server: Server, bound: socket.socket) -> None:
     """Answer requests until a signal comes, and then those that are there."""
-    host, port = bound.getsockname()[:2]
-    address = f"[{host}]" if ":" in host else host
-    logger.info("Serving on http://%s:%d (Ctrl-C stops it)", address, port)
     server.queue.start()
     try:
         server.run(sockets=[bound])
