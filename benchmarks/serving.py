@@ -7,8 +7,9 @@ after the other, the next when it has the answer to the last, and every answer i
 batch translator's. Given are the answers that differ, the median and 99th percentile of the time to
 an answer, the sentences a second of both, by the clock and by the processor time of the two
 processes (which tells more where others use the machine too), and the server's memory after ten
-seconds and at the end. Clients and server share the cores that the process may use (`taskset`). The file is translated
-before and after, loading left out. TEXT is one sentence a line, plain or gzipped. Needs Linux.
+seconds and at the end. Clients and server share the cores that the process may use (`taskset`). The
+file is translated before and after, loading left out. TEXT is one sentence a line, plain or
+gzipped. Needs Linux.
 """
 
 import argparse

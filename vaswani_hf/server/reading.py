@@ -103,8 +103,11 @@ async def _of_form(request: Request, body: bytes) -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
 
     form = Request(request.scope, receive).form(max_files=0, max_part_size=len(body) + 1)
-    async with form as found:
-        return _of_items(found.multi_items())
+    try:
+        async with form as found:
+            return _of_items(found.multi_items())
+    except ValueError:  # of python-multipart, which older versions of Starlette let through
+        raise RequestError(400, "Invalid form") from None
 
 
 def _of_items(items: list[tuple[str, Any]]) -> dict[str, Any]:
