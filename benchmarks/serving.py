@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +62,17 @@ def server(options: list[str], log: Path) -> Iterator[tuple[int, int]]:
 def resident_mebibytes(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) // 1024
+
+
+def sentences_together(port: int) -> float:
+    """How many the server has translated together, on average."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    total, count = (
+        float(re.search(rf"vaswani_round_sentences_{what} (\S+)", text)[1])
+        for what in ("sum", "count")
+    )
+    return total / count
 
 
 def processor_seconds(pid: int) -> float:
@@ -159,7 +171,7 @@ def main() -> None:
         asyncio.run(load.run(arguments.clients))
         seconds = time.monotonic() - begun
         processor = processor_seconds(pid) - begun_processor
-        last_memory = resident_mebibytes(pid)
+        last_memory, together = resident_mebibytes(pid), sentences_together(port)
     _, *after = translate(translator, sentences, language)
     of_a_file, of_a_file_processor = (
         2 * len(sentences) / sum(pair) for pair in zip(before, after, strict=True)
@@ -176,6 +188,7 @@ def main() -> None:
         "of_a_file": round(of_a_file, 1),
         "ratio": round(rate / of_a_file, 2),
         "ratio_by_processor_time": round(rate_processor / of_a_file_processor, 2),
+        "sentences_together": round(together),
         "mebibytes_after_10_s": first_memory,
         "mebibytes_at_the_end": last_memory,
     }
@@ -186,6 +199,10 @@ def main() -> None:
         "sentences": len(sentences),
         "clients": arguments.clients,
         "seconds": round(seconds, 1),
+        "processor_milliseconds_a_sentence": {
+            "served": round(1000 / rate_processor, 2),
+            "of_a_file": round(1000 / of_a_file_processor, 2),
+        },
         "file_seconds_and_processor_seconds_before_and_after": [before, after],
         "rows": [row],
     }

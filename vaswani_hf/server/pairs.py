@@ -78,8 +78,8 @@ class Pairs:
             RequestError: if there is no such pair, or `"auto"` could be any of several languages.
         """
         known = dict.fromkeys(code for pair in self._served for code in pair)
-        for code in (source, target):
-            if code not in known and (code, source) != (AUTO, AUTO):
+        for code in (target,) if source == AUTO else (source, target):
+            if code not in known:
                 raise RequestError(400, f"{code} is not supported")
         found = [pair for pair in self._served if pair.target == target]
         if source == AUTO and len(found) > 1:
