@@ -74,13 +74,24 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
         help="pairs that are read, sorted by length and answered together (default: 10000)",
     )
     parser.add_argument("--device", help="such as cpu or cuda (default: a GPU if there is one)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="number of CPU threads (default: OMP_NUM_THREADS, or as many as there are cores)",
+    )
 
 
 def check_pair_options(arguments: argparse.Namespace) -> None:
     """Raise a `ValueError` for what needs no model to be refused."""
     check_at_least(
-        1, batch_tokens=arguments.batch_tokens, chunk_sentences=arguments.chunk_sentences
+        1,
+        batch_tokens=arguments.batch_tokens,
+        chunk_sentences=arguments.chunk_sentences,
+        threads=arguments.threads,
     )
+    if "," in (arguments.device or ""):
+        raise ValueError(f"--device must be one device here, got {arguments.device}.")
     if arguments.engine == "transformers":
         check_name(arguments.model, arguments.revision)
     elif arguments.revision is not None:
@@ -94,7 +105,13 @@ def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
         from ..translation import CTranslate2Translator
 
         # Nothing is searched: with more beams it would warn of how it ranks.
-        return CTranslate2Translator(arguments.model, num_beams=1, **options)
+        return CTranslate2Translator(
+            arguments.model, num_beams=1, threads=arguments.threads, **options
+        )
+    if arguments.threads is not None:
+        import torch
+
+        torch.set_num_threads(arguments.threads)
     from transformers.utils import logging
 
     from ..translation import Translator

@@ -11,7 +11,7 @@ from ..hub.names import TARGET_TOKENIZER
 
 
 # Options that change no translation, or that are looked at more closely below.
-IDLE = ("command", "run", "file", "model", "revision", "output", "resume", "device")
+IDLE = ("command", "run", "file", "model", "revision", "output", "resume", "device", "prefix")
 IDLE_AS_BATCHES_ARE = ("batch_tokens", "chunk_sentences", "threads")
 # Of a model's folder, or one of CTranslate2: weights, configurations, tokenizers.
 FILES = ("*.safetensors", "model.bin", "*.json", "*.txt", "*.model", "*.spm")
@@ -31,11 +31,15 @@ def describe_run(arguments: argparse.Namespace, folder: Path, source: BinaryIO) 
         if name not in IDLE + IDLE_AS_BATCHES_ARE
     }
     status = os.fstat(source.fileno())
-    return options | {
+    described = {
         "model_sha256": _digest(folder),
         "input_bytes": status.st_size,
         "input_modified_ns": status.st_mtime_ns,
     }
+    if arguments.prefix is not None:
+        status = os.stat(arguments.prefix)
+        described |= {"prefix_bytes": status.st_size, "prefix_modified_ns": status.st_mtime_ns}
+    return options | described
 
 
 def _digest(folder: Path) -> str:

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
-from .options import Sampling, check_at_least, check_search_options, first_given
+from .options import (
+    Sampling,
+    check_at_least,
+    check_num_returned,
+    check_search_options,
+    first_given,
+)
 from .pairs import PairReader, as_given, sides_of
 from .scoring import NAN, score_pairs
 
@@ -252,11 +258,8 @@ class TextTranslator(abc.ABC):
         """
         check_at_least(1, num_return_sequences=num_return_sequences)
         sampling = self.make_sampling(sampling_topk, temperature, seed)
-        if sampling is None and num_return_sequences > self.num_beams:
-            raise ValueError(
-                f"num_return_sequences must be at most num_beams, got {num_return_sequences=} and "
-                f"num_beams={self.num_beams}; take as many beams, or samples by sampling_topk."
-            )
+        if sampling is None:
+            check_num_returned(num_return_sequences, self.num_beams)
         find = partial(
             self._n_best,
             num_return_sequences=num_return_sequences,
@@ -546,7 +549,8 @@ class TextTranslator(abc.ABC):
             which reads no further than it must; all in the given order.
 
         Raises:
-            PairError: if a pair has more tokens than the model has positions, or a side none.
+            PairError: if a pair has more tokens than the model has positions, a side none, or one
+                an id that the vocabulary lacks.
             UnequalLengthError: if one side has fewer, after the pairs before that.
             ValueError: if an option is out of range, or the model computes NaN.
         """
@@ -585,6 +589,7 @@ class TextTranslator(abc.ABC):
             self.batch_tokens,
             self.max_batch_sentences,
             chunk_sentences,
+            self.num_pieces(),
         )
 
     def num_target_positions(self, ids: list[int]) -> int:
@@ -594,6 +599,10 @@ class TextTranslator(abc.ABC):
     @abc.abstractmethod
     def end_ids(self) -> list[int]:
         """The pieces that end a translation."""
+
+    @abc.abstractmethod
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's; `None` if it is not known."""
 
     @abc.abstractmethod
     def length_penalty_of_search(self) -> tuple[float, str]:

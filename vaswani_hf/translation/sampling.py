@@ -57,7 +57,7 @@ class SamplingNoise(LogitsProcessor):
         noisy = best / self.sampling.temperature + gumbel_noise(keys, places.int())
         return torch.full_like(scores, -math.inf).scatter_(1, places, noisy)
 
-    def keep(self, rows: Tensor) -> None:
+    def keep_rows(self, rows: Tensor) -> None:
         """Forget all rows but these; `(rows,)`, places among those that are left."""
         self.keys = self.keys[rows.to(self.keys.device)]
 
