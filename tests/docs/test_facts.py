@@ -48,7 +48,7 @@ def test_options_exist(page, options, capsys):
     if named:
         for command in (
             *("translate", "score", "align", "evaluate", "compare"),
-            *("convert", "push", "plot"),
+            *("convert", "push", "plot", "serve"),
         ):
             with pytest.raises(SystemExit):
                 cli.main([command, "--help"])

@@ -16,6 +16,7 @@ from .evaluate import add_evaluate
 from .plot import add_plot
 from .push import add_push
 from .score import add_score
+from .serve import add_serve
 from .translate import add_translate
 
 
@@ -28,8 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     escape_unprintable()
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
-        description="Translate with models of 'Attention Is All You Need', score, align and judge "
-        "translations, convert models, push them to the Hub, and plot their training.",
+        description="Translate with models of 'Attention Is All You Need', serve them, "
+        "score, align and judge translations, convert models, push them to the Hub, and plot their "
+        "training.",
     )
     parser.add_argument(
         "--version",
@@ -41,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_translate(commands)
+    add_serve(commands)
     add_score(commands)
     add_align(commands)
     add_evaluate(commands)

@@ -385,7 +385,7 @@ def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextT
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
     translator = Translator.from_pretrained(arguments.model, **options)
-    _take_threads(translator, arguments.threads, is_typed=is_typed)
+    take_threads(translator, arguments.threads, is_typed=is_typed)
     return translator
 
 
@@ -416,7 +416,7 @@ def _check_finished(arguments: argparse.Namespace, output: Output, lines: Iterab
     print(f"vaswani-hf: {arguments.output} is finished; nothing is left to do.", file=sys.stderr)
 
 
-def _take_threads(translator: "Translator", threads: int | None, *, is_typed: bool) -> None:
+def take_threads(translator: "Translator", threads: int | None, *, is_typed: bool) -> None:
     """Let torch compute by as many threads as pay for the model, and say so."""
     import torch
 
