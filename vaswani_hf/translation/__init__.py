@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .ctranslate2 import CTranslate2Translator
     from .engine import Hypothesis, LongSourceError, TextTranslator
     from .pairs import PairError, UnequalLengthError
+    from .ray_data import RayTranslator, lines_of_shard
     from .scoring import PairScore, perplexity
     from .translator import Translator
     from .words import Segmentation
@@ -24,10 +25,12 @@ __all__ = [
     "LongSourceError",
     "PairError",
     "PairScore",
+    "RayTranslator",
     "Segmentation",
     "TextTranslator",
     "Translator",
     "UnequalLengthError",
+    "lines_of_shard",
     "perplexity",
 ]
 
@@ -41,10 +44,12 @@ __getattr__, __dir__ = imported_at_use(
         "LongSourceError": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
+        "RayTranslator": "ray_data",
         "Segmentation": "words",
         "TextTranslator": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
+        "lines_of_shard": "ray_data",
         "perplexity": "scoring",
     },
 )
