@@ -29,7 +29,7 @@ def two_vocabularies(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def talker(two_vocabularies):
-    return pipeline(TASK, model=str(two_vocabularies), device="cpu")
+    return pipeline(TASK, model=str(two_vocabularies), device="cpu", local_files_only=True)
 
 
 def texts(found):

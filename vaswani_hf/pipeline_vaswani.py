@@ -33,6 +33,7 @@ class VaswaniTranslationPipeline(Pipeline):
     Args:
         target_tokenizer: makes text of target ids; unless given, the one in the subfolder
             `target_tokenizer` of the model's folder or repository, or else `tokenizer`.
+        local_files_only: whether that is looked for in the cache alone.
         arguments: as for every pipeline of the library, such as `model`, `tokenizer` and `device`;
             `return_tensors`, and arguments of `generate()`, which a call may set otherwise.
     """
@@ -43,11 +44,13 @@ class VaswaniTranslationPipeline(Pipeline):
     _load_feature_extractor = False
     _load_tokenizer = True
 
-    def __init__(self, *, target_tokenizer: Any = None, **arguments: Any) -> None:
+    def __init__(
+        self, *, target_tokenizer: Any = None, local_files_only: bool = False, **arguments: Any
+    ) -> None:
         super().__init__(**arguments)
         self.model.eval()
         if target_tokenizer is None:
-            target_tokenizer = _target_tokenizer_beside(self.model)
+            target_tokenizer = _target_tokenizer_beside(self.model, local_files_only)
         self.target_tokenizer = self.tokenizer if target_tokenizer is None else target_tokenizer
 
     def __call__(self, inputs: Any, **arguments: Any) -> Any:
@@ -152,17 +155,18 @@ class VaswaniTranslationPipeline(Pipeline):
         return ids[: len(ids) - int(is_padding.flip(0).cumprod(0).sum())]
 
 
-def _target_tokenizer_beside(model: Any) -> Any:
+def _target_tokenizer_beside(model: Any, local_files_only: bool) -> Any:
     """The target's tokenizer in a model's folder or repository; `None` if it has none."""
-    name, revision = model.name_or_path, getattr(model.config, "_commit_hash", None)
-    has_two_vocabularies = not getattr(model.config, "share_embeddings", True)
-    is_on_hub = revision is not None and has_two_vocabularies
-    file = f"{TARGET_TOKENIZER}/tokenizer_config.json"
-    if not (Path(name) / file).is_file() and not (is_on_hub and has_file(name, file, revision)):
-        return None
+    name, file = model.name_or_path, f"{TARGET_TOKENIZER}/tokenizer_config.json"
+    commit = getattr(model.config, "_commit_hash", None)  # of a model from the Hub
+    where = {"revision": commit, "local_files_only": local_files_only}
+    if not (Path(name) / file).is_file():
+        has_two_vocabularies = not getattr(model.config, "share_embeddings", True)
+        if commit is None or not has_two_vocabularies or not has_file(name, file, **where):
+            return None
     # An empty config keeps the library from looking for one in the subfolder.
     return AutoTokenizer.from_pretrained(
-        name, subfolder=TARGET_TOKENIZER, revision=revision, config=PreTrainedConfig()
+        name, subfolder=TARGET_TOKENIZER, config=PreTrainedConfig(), **where
     )
 
 

@@ -67,7 +67,7 @@ def test_the_lines_of_all_shards_are_those_of_the_file(tmp_path):
 @pytest.mark.slow
 def test_a_worker_that_is_killed_loses_and_repeats_no_line(talkative, tmp_path):
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=3, include_dashboard=False)
+    ray.init(num_cpus=2, include_dashboard=False)
     try:
         path = tmp_path / "text"
         sentences = random_sentences(3000, longest=6)
@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_loses_and_repeats_no_line(talkative, tmp_path):
         shards = [{"path": str(path), "shard": f"{number}/40"} for number in range(1, 41)]
         translated = (
             ray.data.from_items(shards)
-            .flat_map(lines_of_shard)
+            .flat_map(lines_of_shard, num_cpus=0)
             .map_batches(
                 Slow,
                 fn_constructor_kwargs={"model": str(talkative[0]), "device": "cpu"},
