@@ -75,9 +75,8 @@ def _resident_bytes(process: int) -> int:
 
 def ways(folder: str, num_beams: int) -> dict[str, Callable[[list[str]], list[str]]]:
     """Ways within this process; each gives the translations of sentences."""
-    translator = Translator.from_pretrained(folder, device="cpu")
+    translator = Translator.from_pretrained(folder, device="cpu", num_beams=num_beams)
     model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-    translator.model.generation_config.num_beams = num_beams
     model.generation_config.num_beams = num_beams
     tokenizer = AutoTokenizer.from_pretrained(folder)
     pipe = pipeline("vaswani-translation", model=model, tokenizer=tokenizer, device="cpu")

@@ -160,3 +160,13 @@ def test_ctrl_c_leaves_whole_lines_only(heeded_signals):
     os.close(reader)
     assert b"".join(received).decode() == text
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's full device")
+def test_a_full_disk_is_named(tmp_path):
+    with open("/dev/full", "w") as full, pytest.raises(OSError, match=r"No space.*standard output"):
+        Output(full).write("a\n")
+    with pytest.raises(OSError, match=f"No space.*{tmp_path}/out"):  # noqa: SIM117
+        with OutputFile(tmp_path / "out", RUN, resume=False) as file:
+            os.dup2(os.open("/dev/full", os.O_WRONLY), file.file.fileno())
+            file.write("a\n")
