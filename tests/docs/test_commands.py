@@ -265,7 +265,7 @@ PROGRAMS = {
 
 def execute(code):
     """A Python block, as a script of its own."""
-    packages = {"import peft": "peft", "split=": "sentencex"}
+    packages = {"import peft": "peft", "import ray": "ray", "split=": "sentencex"}
     needed = [package for sign, package in packages.items() if sign in code]
     if any(importlib.util.find_spec(package) is None for package in needed):
         compile(code, "block", "exec")

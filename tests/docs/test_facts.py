@@ -17,7 +17,7 @@ from vaswani_hf import cli
 WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
 FOLDERS = ("benchmarks", "docs", "tests", "training", "vaswani_hf")
 # Of every program, ruff, TensorBoard, Slurm.
-ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap"}
+ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"}
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 
 

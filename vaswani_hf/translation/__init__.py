@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from .ensemble import VaswaniEnsemble
     from .pairs import PairError, UnequalLengthError
+    from .ray_data import RayTranslator, lines_of_shard
     from .scoring import PairScore, perplexity
     from .translator import Translator
     from .words import Segmentation
@@ -36,12 +37,14 @@ __all__ = [
     "MBRTranslation",
     "PairError",
     "PairScore",
+    "RayTranslator",
     "Segmentation",
     "TextTranslator",
     "Translation",
     "Translator",
     "UnequalLengthError",
     "VaswaniEnsemble",
+    "lines_of_shard",
     "perplexity",
 ]
 
@@ -58,12 +61,14 @@ __getattr__, __dir__ = imported_at_use(
         "MBRTranslation": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
+        "RayTranslator": "ray_data",
         "Segmentation": "words",
         "TextTranslator": "engine",
         "Translation": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
         "VaswaniEnsemble": "ensemble",
+        "lines_of_shard": "ray_data",
         "perplexity": "scoring",
     },
 )
