@@ -11,6 +11,7 @@ from ..text.terminal import escape_unprintable
 from .align import add_align
 from .compare import add_compare
 from .convert import add_convert
+from .draw import add_draw
 from .evaluate import add_evaluate
 from .plot import add_plot
 from .push import add_push
@@ -27,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
         description="Translate with models of 'Attention Is All You Need', score, align and judge "
-        "translations, convert models, push them to the Hub, and plot their training.",
+        "translations, convert models, push them to the Hub, plot their training, and draw what "
+        "they do.",
     )
     parser.add_argument(
         "--version",
@@ -46,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_convert(commands)
     add_push(commands)
     add_plot(commands)
+    add_draw(commands)
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)
