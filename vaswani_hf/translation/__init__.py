@@ -9,7 +9,14 @@ from ..imports import imported_at_use
 if TYPE_CHECKING:
     from .alignment import Alignment, Head
     from .ctranslate2 import CTranslate2Translator
-    from .engine import Hypothesis, LongSourceError, TextTranslator
+    from .engine import (
+        Hypothesis,
+        LongPrefixError,
+        LongSourceError,
+        LongTextError,
+        TextTranslator,
+        Translation,
+    )
     from .pairs import PairError, UnequalLengthError
     from .scoring import PairScore, perplexity
     from .translator import Translator
@@ -21,11 +28,14 @@ __all__ = [
     "CTranslate2Translator",
     "Head",
     "Hypothesis",
+    "LongPrefixError",
     "LongSourceError",
+    "LongTextError",
     "PairError",
     "PairScore",
     "Segmentation",
     "TextTranslator",
+    "Translation",
     "Translator",
     "UnequalLengthError",
     "perplexity",
@@ -38,11 +48,14 @@ __getattr__, __dir__ = imported_at_use(
         "CTranslate2Translator": "ctranslate2",
         "Head": "alignment",
         "Hypothesis": "engine",
+        "LongPrefixError": "engine",
         "LongSourceError": "engine",
+        "LongTextError": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
         "Segmentation": "words",
         "TextTranslator": "engine",
+        "Translation": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
         "perplexity": "scoring",

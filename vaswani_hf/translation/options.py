@@ -1,13 +1,56 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Checks of the options of a translator."""
 
-from typing import TYPE_CHECKING, Any
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from ..search_settings_vaswani import POWER, WU, check_length_penalty
 
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How pieces are drawn.
+
+    Attributes:
+        topk: out of how many, the most probable ones; 0 for all.
+        temperature: what logits are divided by.
+        seed: what decides the draws, beside the source, the number of the sample and the step.
+        is_seed_given: whether the caller has named it.
+    """
+
+    topk: int
+    temperature: float
+    seed: int
+    is_seed_given: bool
+
+    @classmethod
+    def make(
+        cls, sampling_topk: int | None, temperature: float | None, seed: int | None
+    ) -> Self | None:
+        """What a caller asks for; `None` for no sampling.
+
+        Raises:
+            ValueError: if an option is out of range, or `sampling_topk` is missing.
+        """
+        if sampling_topk is None:
+            for name, value in (("temperature", temperature), ("seed", seed)):
+                if value is not None:
+                    raise ValueError(
+                        f"{name} is for sampling; give sampling_topk too, 0 to draw among all "
+                        f"pieces."
+                    )
+            return None
+        check_at_least(0, sampling_topk=sampling_topk)
+        if temperature is not None and not 0 < temperature < math.inf:
+            raise ValueError(f"temperature must be a number above 0, got {temperature=}.")
+        chosen = secrets.randbits(63) if seed is None else seed
+        return cls(sampling_topk, first_given(temperature, 1.0), chosen, seed is not None)
 
 
 def usable_device(name: str | None) -> "torch.device":

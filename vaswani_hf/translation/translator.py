@@ -1,22 +1,28 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Sentences to translations by `generate()`."""
 
+import itertools
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from ..generation_vaswani import VaswaniGenerationMixin
 from ..hub.download import fetch
 from ..search_settings_vaswani import PAPER, POWER, WU
 from .alignment import Aligner, align_pairs
-from .engine import Hypothesis, TextTranslator
-from .forcing import end_ids_of, forced_log_probs, padded
+from .engine import Answer, Hypothesis, TextTranslator
+from .forcing import end_ids_of, forced_log_probs, padded, start_id_of
 from .loading import (
     CTRANSLATE2_WEIGHTS,
     GENERATION_CONFIG,
@@ -24,8 +30,9 @@ from .loading import (
     load_tokenizers,
     read_json,
 )
-from .options import check_search_options, first_given, usable_device
+from .options import Sampling, check_search_options, first_given, usable_device
 from .pairs import as_given, sides_of
+from .sampling import SamplingNoise
 
 
 MOST_WORKERS = 8  # each holds a batch, and one at a time runs Python
@@ -143,8 +150,10 @@ class Translator(TextTranslator):
         translator.folder = folder
         return translator
 
-    def translate_batches(self, batches: list[list[list[int]]]) -> Generator[list[str]]:
-        """As above; on a CPU torch's threads translate different batches.
+    def map_batches(
+        self, answer: Callable[[list[int]], list[Answer]], batches: list[list[int]]
+    ) -> Generator[list[Answer]]:
+        """As above; on a CPU torch's threads answer different batches.
 
         Each step of a search has many small operators, which threads that share them wait for.
         """
@@ -152,31 +161,114 @@ class Translator(TextTranslator):
         workers = min(threads, len(batches), MOST_WORKERS)
         draws = self.model.generation_config.do_sample  # in an order that must be the same
         if workers < 2 or draws or not self.is_vaswani or self.model.device.type != "cpu":
-            yield from super().translate_batches(batches)
+            yield from super().map_batches(answer, batches)
             return
         pool = ThreadPoolExecutor(workers, "batch", torch.set_num_threads, (threads // workers,))
         try:
-            yield from pool.map(self.translate_ids, batches)
+            yield from pool.map(answer, batches)
         finally:
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)  # of threads that begin later
 
     @torch.inference_mode()
-    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        """The best hypothesis for each source of a batch, its log-probability not asked for."""
-        padding, device = self.tokenizer.pad_token_id, self.model.device
-        if self.is_vaswani:
-            limit = {"max_extra_tokens": self.max_extra_tokens}
-        else:  # one limit for the batch, at most the number of positions
+    def hypotheses(
+        self,
+        sources: list[list[int]],
+        *,
+        prefixes: Sequence[list[int]] | None = None,
+        num_return_sequences: int | None = None,
+        sampling: Sampling | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source of a batch, or samples.
+
+        Args:
+            sources: ids, each ending in `</s>`.
+            prefixes: target ids that each translation starts with, without start and `</s>`.
+            num_return_sequences: how many, with their log-probabilities; `None` for one without.
+            sampling: draws in place of a search.
+        """
+        prefixes = prefixes or [[]] * len(sources)
+        if len(set(map(len, prefixes))) > 1:  # padding on the left is not for all models
+            return self._by_prefix_length(
+                sources, prefixes, num_return_sequences=num_return_sequences, sampling=sampling
+            )
+        count, has_scores = num_return_sequences or 1, num_return_sequences is not None
+        arguments: dict[str, Any] = {"num_return_sequences": count}
+        if sampling is not None:
+            sources, prefixes = (
+                [row for row in rows for _ in range(count)] for rows in (sources, prefixes)
+            )
+            noise = LogitsProcessorList([SamplingNoise(sampling, sources, count)])
+            arguments = {"num_beams": 1, "do_sample": False, "logits_processor": noise}
+        # Of other models the library would keep the logits of all steps.
+        is_told = has_scores and sampling is None and self.is_vaswani and self.num_beams > 1
+        outputs = self._generate(sources, prefixes, return_dict_in_generate=is_told, **arguments)
+        rows = outputs.sequences if is_told else outputs
+        found = [self._without_padding(row) for row in rows.tolist()]
+        log_probs: Iterable[float | None] = itertools.repeat(None)
+        if is_told:
+            scores, num_forced = outputs.sequences_scores.tolist(), len(prefixes[0])
+            penalty = self.length_divisor()
+            log_probs = (
+                score * penalty(len(ids) - num_forced)
+                for score, ids in zip(scores, found, strict=True)
+            )
+        elif has_scores:
+            repeats = len(found) // len(sources)
+            log_probs = self._forced_log_probs(
+                [source for source in sources for _ in range(repeats)], found, len(prefixes[0])
+            )
+        hypotheses = list(map(Hypothesis, found, log_probs))
+        return [hypotheses[place : place + count] for place in range(0, len(found), count)]
+
+    def _by_prefix_length(
+        self, sources: list[list[int]], prefixes: Sequence[list[int]], **options: Any
+    ) -> list[list[Hypothesis]]:
+        """`hypotheses`, of prefixes of one length after the other."""
+        found: dict[int, list[Hypothesis]] = {}
+        for length in set(map(len, prefixes)):
+            places = [place for place, prefix in enumerate(prefixes) if len(prefix) == length]
+            alike = self.hypotheses(
+                [sources[place] for place in places],
+                prefixes=[prefixes[place] for place in places],
+                **options,
+            )
+            found |= zip(places, alike, strict=True)
+        return [found[place] for place in range(len(sources))]
+
+    def _generate(
+        self, sources: list[list[int]], prefixes: Sequence[list[int]], **arguments: Any
+    ) -> Any:
+        """What `generate()` returns; prefixes have one length."""
+        device, num_forced = self.model.device, len(prefixes[0])
+        limit = {"max_extra_tokens": self.max_extra_tokens}
+        if not self.is_vaswani:  # one limit for the batch, at most the number of positions
             longest, most = max(map(len, sources)), self.max_positions or math.inf
-            limit = {"max_new_tokens": int(min(longest + self.max_extra_tokens, most))}
-        outputs = self.model.generate(
-            input_ids=padded(sources, padding, device),
+            most_new = min(longest + self.max_extra_tokens, most - num_forced)
+            limit = {"max_new_tokens": int(most_new)}
+        if num_forced:
+            start = start_id_of(self.model)
+            starts = [[start, *prefix] for prefix in prefixes]
+            arguments["decoder_input_ids"] = torch.tensor(starts, device=device)
+        return self.model.generate(
+            input_ids=padded(sources, self.tokenizer.pad_token_id, device),
             attention_mask=padded([[1] * len(source) for source in sources], 0, device),
-            **limit,
-            **self.generation,
+            **limit | self.generation | arguments,
         )
-        return [[Hypothesis(self._without_padding(row), None)] for row in outputs.tolist()]
+
+    def _forced_log_probs(
+        self, sources: list[list[int]], targets: list[list[int]], num_forced: int
+    ) -> list[float]:
+        """The log-probability of each target, without that of its first so many pieces."""
+        found = {}
+        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+        for batch in self.batches(lengths):
+            rows = self.log_probs(
+                [sources[place] for place in batch], [targets[place] for place in batch]
+            )
+            for place, row in zip(batch, rows, strict=True):
+                found[place] = math.fsum(row[num_forced:])
+        return [found[place] for place in range(len(targets))]
 
     def _without_padding(self, row: list[int]) -> list[int]:
         """What `generate()` has found, without the start and what stands behind the end."""
