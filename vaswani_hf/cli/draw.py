@@ -27,7 +27,7 @@ def add_draw(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "name.",
     )
     pictures = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
-    for add in (_add_attention, _add_heads, _add_loss, _add_positions, _add_schedule):
+    for add in (_add_attention, _add_beams, _add_heads, _add_loss, _add_positions, _add_schedule):
         add(pictures)
 
 
@@ -186,6 +186,42 @@ def _draw_attention(arguments: argparse.Namespace) -> int:
     return _save(figure, arguments)
 
 
+# Beams
+
+
+def _add_beams(pictures: Any) -> None:
+    parser = _add_picture(
+        pictures,
+        "beams",
+        "the hypotheses of a beam search, for one sentence",
+        "Draw what beam search did with a sentence: the candidates of each step with their "
+        "log-probabilities, what went on, what was dropped, what ended and with which score, and "
+        "what was returned.",
+    )
+    parser.add_argument("sentence", metavar="SENTENCE", help="what the model translates")
+    _add_model(parser)
+    _add_search(parser)
+    parser.set_defaults(run=_draw_beams)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--num_beams", type=int, metavar="N", help="beam width (default: the model's)"
+    )
+
+
+def _draw_beams(arguments: argparse.Namespace) -> int:
+    from ..pictures import beams_of, plot_beams
+
+    check_suffix(arguments.output)
+    check_name(arguments.model, arguments.revision)
+    translator = _load(
+        arguments.model, arguments, revision=arguments.revision, num_beams=arguments.num_beams
+    )
+    tree = beams_of(translator, arguments.sentence)
+    return _save(plot_beams(tree, theme=arguments.theme), arguments)
+
+
 # Heads
 
 
@@ -200,9 +236,7 @@ def _add_heads(pictures: Any) -> None:
     )
     _add_model(parser)
     _add_pairs(parser, required=True)
-    parser.add_argument(
-        "--num_beams", type=int, metavar="N", help="beam width (default: the model's)"
-    )
+    _add_search(parser)
     parser.add_argument(
         "--no_pruning", action="store_true", help="leave out BLEU, which takes most of the time"
     )

@@ -12,6 +12,7 @@ from ..imports import imported_at_use
 if TYPE_CHECKING:
     from .attention import Attention, attention_of
     from .attention_figures import plot_attention
+    from .beams import BeamTree, beams_of, plot_beams
     from .drawing import save_picture
     from .heads import HeadReport, HeadScore, measure_heads, plot_heads
     from .loss import Calibration, ConfidenceBin, measure_calibration, plot_loss
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attention",
+    "BeamTree",
     "Calibration",
     "ConfidenceBin",
     "HeadReport",
     "HeadScore",
     "attention_of",
     "attention_page",
+    "beams_of",
     "measure_calibration",
     "measure_heads",
     "plot_attention",
+    "plot_beams",
     "plot_heads",
     "plot_learning_rate",
     "plot_loss",
@@ -45,15 +49,18 @@ __getattr__, __dir__ = imported_at_use(
     __name__,
     {
         "Attention": "attention",
+        "BeamTree": "beams",
         "Calibration": "loss",
         "ConfidenceBin": "loss",
         "HeadReport": "heads",
         "HeadScore": "heads",
         "attention_of": "attention",
         "attention_page": "page",
+        "beams_of": "beams",
         "measure_calibration": "loss",
         "measure_heads": "heads",
         "plot_attention": "attention_figures",
+        "plot_beams": "beams",
         "plot_heads": "heads",
         "plot_learning_rate": "schedule",
         "plot_loss": "loss",

@@ -213,7 +213,11 @@ def finish(figure: "Figure", theme: str = "light") -> "Figure":
         names = " ".join(f"U+{ord(letter):04X}" for letter in missing[:8])
         more = " and others" if len(missing) > 8 else ""
         note = f"{UNKNOWN}: no installed font has {names}{more}; install one, such as Noto."
-        texts.append(figure.supxlabel(note, fontsize=8, color=ink))
+        if figure.legends:  # which stands below too
+            figure.legends[0].set_title(note, prop={"size": 8})
+            texts.append(figure.legends[0].get_title())
+        else:
+            texts.append(figure.supxlabel(note, fontsize=8, color=ink))
     if len(families) > 1:
         for text in texts:
             text.set_fontfamily(families)
