@@ -287,10 +287,12 @@ def test_pictures_have_the_names_of_their_page(workplace):
         for block in blocks(page):
             if block.language == "python":
                 execute(block.text)
-            elif "vaswani-hf plot" in block.text:
+            elif "vaswani-hf" in block.text:
                 for command in commands(block):
                     type_in(command)
-    for name in ("curves.png", "both.png", "schedule.png", "positions.svg", "curves.pdf"):
+    named = re.findall(r" -o ([\w.]+)", read("docs/pictures.md") + read("docs/watching.md"))
+    assert len(named) >= 9
+    for name in (*named, "schedule.png", "positions.svg", "curves.pdf"):
         assert Path(name).stat().st_size > 1000, name
 
 

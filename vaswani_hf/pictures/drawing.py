@@ -214,7 +214,8 @@ def finish(figure: "Figure", theme: str = "light") -> "Figure":
         more = " and others" if len(missing) > 8 else ""
         note = f"{UNKNOWN}: no installed font has {names}{more}; install one, such as Noto."
         if figure.legends:  # which stands below too
-            figure.legends[0].set_title(note, prop={"size": 8})
+            figure.legends[0].set_title(note)
+            figure.legends[0].get_title().set_fontsize(8)
             texts.append(figure.legends[0].get_title())
         else:
             texts.append(figure.supxlabel(note, fontsize=8, color=ink))
