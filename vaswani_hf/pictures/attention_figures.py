@@ -22,6 +22,7 @@ NAMES = {
     DECODER: "decoder self-attention",
     CROSS: "cross-attention",
 }
+ENTRY_INCHES = 1.2  # of the legend
 SMALLEST = 0.02  # weights below are no lines: they could not be seen
 
 
@@ -180,7 +181,7 @@ def _draw_lines(
         handles,
         [f"head {head}" for head in heads],
         loc="outside lower center",
-        ncols=min(len(heads), int(figure.get_size_inches()[0] / 0.95)),
+        ncols=min(len(heads), int(figure.get_size_inches()[0] / ENTRY_INCHES)),
         frameon=False,
         fontsize=9,
     )
