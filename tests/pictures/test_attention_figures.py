@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from vaswani_hf.pictures import attention_of, plot_attention, save_picture
+from vaswani_hf.pictures.drawing import COLOURS
 
 
 pytest.importorskip("matplotlib")
@@ -64,7 +65,10 @@ def test_heads_have_different_colours_and_a_legend(attention):
     figure = plot_attention(attention, layer=[0, 1])
     assert len(figure.axes) == 2
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["head 0", "head 1", "head 2"]
+    assert {text.get_text() for text in legend.get_texts()} == {"head 0", "head 1", "head 2"}
+    by_label = dict(zip(legend.get_texts(), legend.get_lines(), strict=True))
+    (second,) = [line for text, line in by_label.items() if text.get_text() == "head 1"]
+    assert second.get_color() == COLOURS[1]
     assert len({line.get_color() for line in legend.get_lines()}) == 3
 
 
