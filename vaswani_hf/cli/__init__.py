@@ -11,7 +11,9 @@ from ..text.terminal import escape_unprintable
 from .align import add_align
 from .compare import add_compare
 from .convert import add_convert
+from .evalb import add_evalb
 from .evaluate import add_evaluate
+from .parse import add_parse
 from .plot import add_plot
 from .push import add_push
 from .score import add_score
@@ -27,7 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
         description="Translate with models of 'Attention Is All You Need', score, align and judge "
-        "translations, convert models, push them to the Hub, and plot their training.",
+        "translations, parse sentences, convert models, push them to the Hub, and plot their "
+        "training.",
     )
     parser.add_argument(
         "--version",
@@ -43,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_align(commands)
     add_evaluate(commands)
     add_compare(commands)
+    add_parse(commands)
+    add_evalb(commands)
     add_convert(commands)
     add_push(commands)
     add_plot(commands)

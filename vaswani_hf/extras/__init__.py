@@ -9,6 +9,7 @@ from types import ModuleType
 EXTRAS = {
     "ctranslate2": "export",
     "matplotlib": "plot",
+    "nltk": "parsing",
     "onnx": "export",
     "onnx_ir": "export",
     "onnxruntime": "export",
