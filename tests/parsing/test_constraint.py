@@ -51,7 +51,7 @@ def test_words_are_counted_whatever_their_pieces(unlearned_parser, pieces):
 
 def test_an_ordinary_tokenizer_has_no_pieces_of_trees():
     tokenizer = train_tokenizer(["a b c"], 300, are_files=False, show_progress=False)
-    with pytest.raises(ValueError, match="no pieces for tags and brackets.* task: parsing"):
+    with pytest.raises(ValueError, match=r"no pieces for tags and brackets.* task: parsing"):
         TreePieces.of(tokenizer)
 
 
@@ -86,17 +86,13 @@ def test_only_what_can_become_a_tree_is_let_through(
 
 
 def test_a_limit_without_room_for_a_tree_is_refused(pieces):
-    with pytest.raises(ValueError, match="4 words needs 7 tokens, and sentence 1 .* may have 6"):
+    with pytest.raises(ValueError, match=r"4 words needs 7 tokens, and sentence 1 .* may have 6"):
         TreeConstraint(pieces, [3, 4], [6, 6])
-    with pytest.raises(ValueError, match="Sentence 0 .* has no words"):
+    with pytest.raises(ValueError, match=r"Sentence 0 .* has no words"):
         TreeConstraint(pieces, [0])
 
 
-WORDS = [
-    ["the", "cat", "sees", "dog"],
-    ["John"],
-    ["it", "is", "low-priced", ",", "the", "cat", "."],
-]
+WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-priced , the cat .")]
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])

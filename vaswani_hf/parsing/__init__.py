@@ -8,7 +8,7 @@ from ..imports import imported_at_use
 
 if TYPE_CHECKING:
     from .constraint import TreeConstraint, TreePieces
-    from .evalb import Parameters, SentenceScore, Summary, read_parameters, score_trees
+    from .evalb import Parameters, SentenceScore, Summary, read_parameters, score_parse, score_trees
     from .linearization import Repairs, linearize, repair_tree, tree_of
     from .parser import TreeParser
     from .trees import Tree, read_trees, tree_of_text, without_traces
@@ -27,6 +27,7 @@ __all__ = [
     "read_parameters",
     "read_trees",
     "repair_tree",
+    "score_parse",
     "score_trees",
     "tree_of",
     "tree_of_text",
@@ -48,6 +49,7 @@ __getattr__, __dir__ = imported_at_use(
         "read_parameters": "evalb",
         "read_trees": "trees",
         "repair_tree": "linearization",
+        "score_parse": "evalb",
         "score_trees": "evalb",
         "tree_of": "linearization",
         "tree_of_text": "trees",

@@ -5,7 +5,7 @@ Shapes: `B` sentences, `K` beams, `V` pieces, `P` pieces of trees.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ class TreePieces:
         return self.word_starts.to(input_ids.device)[input_ids].sum(dim=1).tolist()
 
 
-def tree_words(trees: Sequence[Sequence[str]]) -> list[str]:
+def tree_words(trees: Iterable[Sequence[str]]) -> list[str]:
     """Tags and brackets of sequences, in the order in which a vocabulary has them.
 
     A bracket that opens has its counterpart, even where the sequences lack it.
