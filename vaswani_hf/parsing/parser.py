@@ -2,14 +2,15 @@
 """Sentences to trees by a trained model."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Self
 
 import torch
+from tqdm.auto import tqdm
 from transformers import LogitsProcessorList
 
-from ..translation import Hypothesis, Translator
+from ..translation import LongSourceError, Translator
 from ..translation.forcing import padded
 from .constraint import TreeConstraint, TreePieces
 from .linearization import repair_tree
@@ -17,49 +18,21 @@ from .trees import Tree
 from .words import sentence_of, treebank_words, words_of
 
 
-class _TreeTranslator(Translator):
-    """Translates sentences to sequences, by default to such as are trees."""
-
-    pieces: TreePieces
-    constrained: bool = True
-
-    @torch.inference_mode()
-    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        """The best sequence for each source of a batch."""
-        padding, device = self.tokenizer.pad_token_id, self.model.device
-        input_ids = padded(sources, padding, device)
-        processors = LogitsProcessorList()
-        if self.constrained:
-            limits = [len(source) + self.max_extra_tokens for source in sources]
-            num_words = self.pieces.num_words(input_ids)
-            processors.append(TreeConstraint(self.pieces, num_words, limits))
-        outputs = self.model.generate(
-            input_ids=input_ids,
-            attention_mask=padded([[1] * len(source) for source in sources], 0, device),
-            logits_processor=processors,
-            max_extra_tokens=self.max_extra_tokens,
-            **self.generation,
-        )
-        return [[Hypothesis(self._without_padding(row), None)] for row in outputs.tolist()]
-
-
 class TreeParser:
     """Parses sentences by a model that was trained to (section 6.3).
 
     Args:
-        model: of Vaswani type, trained with `task: parsing`.
-        tokenizer: its tokenizer.
+        translator: of a Vaswani model that was trained with `task: parsing`; its options, such as
+            `num_beams`, are those of the search.
         constrained: whether the search finds trees alone; else what it finds is mended.
-        options: as for `Translator`, such as `num_beams`.
 
     Raises:
-        ValueError: if the tokenizer has no pieces for trees, or an option is out of range.
+        ValueError: if the tokenizer has no pieces for trees.
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Any, *, constrained: bool = True, **options: Any
-    ) -> None:
-        self._take(_TreeTranslator(model, tokenizer, **options), constrained)
+    def __init__(self, translator: Translator, *, constrained: bool = True) -> None:
+        self.translator, self.constrained = translator, constrained
+        self.pieces = TreePieces.of(translator.tokenizer)
 
     @classmethod
     def from_pretrained(
@@ -73,17 +46,10 @@ class TreeParser:
             options: as for `Translator.from_pretrained`.
 
         Raises:
-            ValueError: as for `TreeParser`, and if the folder cannot be loaded.
+            ValueError: if the folder cannot be loaded, or its tokenizer has no pieces for trees.
             HubError: if it cannot be fetched from the Hub.
         """
-        parser = cls.__new__(cls)
-        parser._take(_TreeTranslator.from_pretrained(folder, **options), constrained)
-        return parser
-
-    def _take(self, translator: _TreeTranslator, constrained: bool) -> None:
-        translator.pieces = TreePieces.of(translator.tokenizer)
-        translator.constrained = constrained
-        self.translator = translator
+        return cls(Translator.from_pretrained(folder, **options), constrained=constrained)
 
     def __call__(
         self, sentences: str | Iterable[str], *, tokenized: bool = False, progress: bool = False
@@ -103,19 +69,29 @@ class TreeParser:
             ImportError: if nltk, which cuts sentences, is missing.
         """
         sentences = [sentences] if isinstance(sentences, str) else list(sentences)
-        cut: Callable[[str], list[str]] = words_of if tokenized else treebank_words
+        cut = words_of if tokenized else treebank_words
         return self.parse_words([cut(sentence) for sentence in sentences], progress=progress)
 
     def parse_words(
         self, sentences: Sequence[Sequence[str]], *, progress: bool = False
     ) -> list[Tree | None]:
         """As a call, of sentences that are lists of words."""
-        sequences = self.translator([sentence_of(words) for words in sentences], progress=progress)
-        tags = set(self.translator.pieces.tags.values())
-        return [
-            repair_tree(sequence.split(), words, tags)[0] if words else None
-            for sequence, words in zip(sequences, sentences, strict=True)
-        ]
+        places = [place for place, words in enumerate(sentences) if words]
+        sources = self.translator.encode([sentence_of(sentences[place]) for place in places])
+        most = self.translator.max_positions
+        for place, source in zip(places, sources, strict=True):
+            if most is not None and len(source) > most:
+                raise LongSourceError(place, len(source), most)
+        trees: list[Tree | None] = [None] * len(sentences)
+        tags = set(self.pieces.tags.values())
+        with tqdm(total=len(places), unit="sentence", disable=not progress) as bar:
+            for batch in self.translator.batches([len(source) for source in sources]):
+                found = self._sequences([sources[index] for index in batch])
+                for index, sequence in zip(batch, found, strict=True):
+                    place = places[index]
+                    trees[place] = repair_tree(sequence.split(), sentences[place], tags)[0]
+                bar.update(len(batch))
+        return trees
 
     def stream(
         self,
@@ -136,3 +112,21 @@ class TreeParser:
         rest = iter(sentences)
         while chunk := list(itertools.islice(rest, chunk_sentences)):
             yield from self(chunk, tokenized=tokenized, progress=progress)
+
+    @torch.inference_mode()
+    def _sequences(self, sources: list[list[int]]) -> list[str]:
+        """What the search finds for each source of a batch, as text."""
+        translator, device = self.translator, self.translator.model.device
+        input_ids = padded(sources, translator.tokenizer.pad_token_id, device)
+        processors = LogitsProcessorList()
+        if self.constrained:
+            limits = [len(source) + translator.max_extra_tokens for source in sources]
+            processors.append(TreeConstraint(self.pieces, self.pieces.num_words(input_ids), limits))
+        found = translator.model.generate(
+            input_ids=input_ids,
+            attention_mask=padded([[1] * len(source) for source in sources], 0, device),
+            logits_processor=processors,
+            max_extra_tokens=translator.max_extra_tokens,
+            **translator.generation,
+        )
+        return translator.tokenizer.batch_decode(found, skip_special_tokens=True)
