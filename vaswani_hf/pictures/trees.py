@@ -43,7 +43,9 @@ def tree_svg(tree: Tree) -> str:
         x, y = places[number]
         if open_nodes:
             from_x, from_y = places[open_nodes[-1]]
-            lines.append(f"M{from_x:.1f} {from_y + 6:.1f}L{x:.1f} {y - FONT_SIZE:.1f}")
+            # Right angles: a line straight down to a word crosses none of another constituent.
+            begin, turn, end = from_y + 6, from_y + LEVEL / 2 - 5, y - FONT_SIZE
+            lines.append(f"M{from_x:.1f} {begin:.1f}V{turn:.1f}H{x:.1f}V{end:.1f}")
         kind = "constituent" if node.word is None else "tag"
         texts.append(_text(kind, x, y, node.label))
         if node.word is not None:
