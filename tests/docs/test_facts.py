@@ -48,7 +48,7 @@ def test_options_exist(page, options, capsys):
     if named:
         for command in (
             *("translate", "score", "align", "evaluate", "compare"),
-            *("convert", "push", "plot"),
+            *("parse", "evalb", "convert", "push", "plot"),
         ):
             with pytest.raises(SystemExit):
                 cli.main([command, "--help"])
