@@ -46,6 +46,7 @@ __getattr__, __dir__ = imported_at_use(
         "generation_vaswani": "generation_vaswani",
         "hub": "hub",
         "modeling_vaswani": "modeling_vaswani",
+        "parsing": "parsing",
         "tokenization_vaswani": "tokenization_vaswani",
         "translation": "translation",
     },

@@ -25,6 +25,7 @@ from accelerate.commands.launch import launch_command_parser
 
 from tests.conftest import REPOSITORY
 from tests.docs.pages import PAGES, blocks, commands, read
+from tests.parsing.treebank import SENTENCES
 from training.settings.reading import parse_arguments
 from vaswani_hf import cli, conversion
 from vaswani_hf.hub.folder import export
@@ -51,7 +52,7 @@ for argv in json.loads(sys.argv[1]):
 
 
 @pytest.fixture(scope="module")
-def original(copier, tmp_path_factory):
+def original(copier, unlearned_parser, tmp_path_factory):
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
     for name in ("demo", "mine", "other"):
@@ -59,6 +60,9 @@ def original(copier, tmp_path_factory):
         export(*copier, run)
         log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]
         (run / "log_history.json").write_text(json.dumps(log))
+    export(*unlearned_parser, folder / "runs" / "parser")
+    for split in ("train", "valid"):
+        (folder / f"{split}.trees").write_text("".join(f"{tree}\n" for tree in SENTENCES))
     for split, count in [("train", 60), ("valid", 3), ("test", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)

@@ -48,7 +48,7 @@ def test_options_exist(page, options, capsys):
     if named:
         for command in (
             *("translate", "score", "align", "evaluate", "compare"),
-            *("convert", "push", "plot", "serve"),
+            *("parse", "evalb", "convert", "push", "plot", "serve"),
             *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
             *("draw positions", "draw schedule"),
         ):
