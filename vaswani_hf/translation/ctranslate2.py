@@ -205,7 +205,8 @@ class CTranslate2Translator(TextTranslator):
         Args:
             sources: ids, each ending in `</s>`.
             prefixes: target ids that each translation starts with, without start and `</s>`.
-            num_return_sequences: samples of each source; a search gives all that it has found.
+            num_return_sequences: how many of each source, or samples; `None` for all that a search
+                has found, or one sample.
             sampling: draws in place of a search.
 
         Raises:
@@ -234,7 +235,7 @@ class CTranslate2Translator(TextTranslator):
             if sampling is None:
                 rank = partial(self.rank, num_forced=len(prefix))
                 hypotheses = sorted(hypotheses, key=rank, reverse=True)
-            ranked.append(hypotheses)
+            ranked.append(hypotheses[:num_return_sequences])
         if sampling is not None and num_return_sequences is not None:
             return self._scored(sources, prefixes, ranked)
         return ranked

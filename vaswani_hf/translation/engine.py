@@ -428,7 +428,11 @@ class TextTranslator(abc.ABC):
             found = self.hypotheses(
                 sources, num_return_sequences=num_return_sequences, sampling=sampling, **options
             )
-            found = [several[:num_return_sequences] for several in found]
+            # As the search of generate() does, where there are fewer: the last one again.
+            found = [
+                [*several, *several[-1:] * (num_return_sequences - len(several))]
+                for several in found
+            ]
             texts = iter(self.texts_of([one.ids for several in found for one in several]))
             translations = []
             for several, prefix in zip(found, prefixes, strict=True):
