@@ -212,7 +212,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             if shard is not None and (arguments.prefix is not None or arguments.format == "tsv"):
                 before = shard.num_lines_before(source)
                 first, end = first + before, before + sum(1 for _ in shard.lines(source))
-            translator = _load_translator(arguments, is_typed=source.isatty())
+            translator = load_translator(arguments, is_typed=source.isatty())
             texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
             texts = islice(texts, output.num_lines, None)
             options = {
@@ -281,11 +281,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
     if arguments.threads is not None and arguments.threads < 1:
         raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
-    for engine, names in ENGINE_OPTIONS.items():
-        for name in names:
-            if getattr(arguments, name) is not None and arguments.engine != engine:
-                other = "; ctranslate2 has --compute_type" if name == "dtype" else ""
-                raise ValueError(f"--{name} is for --engine {engine} only{other}.")
+    check_engine_options(arguments)
     check_at_least(1, batch_tokens=arguments.batch_tokens, n_best=arguments.n_best)
     check_search_options(
         arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
@@ -303,6 +299,15 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError("Standard output is closed; open it to receive the translations.")
     if arguments.engine == "transformers":
         check_name(arguments.model, arguments.revision)
+
+
+def check_engine_options(arguments: argparse.Namespace) -> None:
+    """Refuse an option of the other engine."""
+    for engine, names in ENGINE_OPTIONS.items():
+        for name in names:
+            if getattr(arguments, name) is not None and arguments.engine != engine:
+                other = "; ctranslate2 has --compute_type" if name == "dtype" else ""
+                raise ValueError(f"--{name} is for --engine {engine} only{other}.")
 
 
 def _check_search(arguments: argparse.Namespace) -> None:
@@ -341,7 +346,8 @@ def _check_search(arguments: argparse.Namespace) -> None:
             )
 
 
-def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
+def load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
+    """The translator that the options name, and for torch as many threads as pay."""
     names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
     options = {name: getattr(arguments, name) for name in names}
     is_fast = arguments.engine == "ctranslate2"
