@@ -26,7 +26,7 @@ from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
 
 from .beam_cache_vaswani import BeamCache, gather_hypotheses, make_beam_cache
-from .decoding_vaswani import DecoderSteps, decoder_steps, is_worth_dropping, processed
+from .decoding_vaswani import DecoderSteps, is_worth_dropping, processed
 from .search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
 
 
@@ -634,7 +634,7 @@ class BeamDecoder:
         num_beams = generation_config.num_beams
         steps = None
         if not history.wants_rows:
-            steps = decoder_steps(model, num_beams, is_cache_given, model_kwargs)
+            steps = model.decoder_steps(num_beams, is_cache_given, model_kwargs)
         self.cache: BeamCache | DecoderSteps = steps or make_beam_cache(
             model_kwargs.pop("past_key_values", None),
             num_beams,

@@ -25,6 +25,7 @@ from accelerate.commands.launch import launch_command_parser
 
 from tests.conftest import REPOSITORY
 from tests.docs.pages import PAGES, blocks, commands, read
+from tests.parsing.treebank import SENTENCES
 from training.settings.reading import parse_arguments
 from vaswani_hf import cli, conversion
 from vaswani_hf.hub.folder import export
@@ -51,14 +52,17 @@ for argv in json.loads(sys.argv[1]):
 
 
 @pytest.fixture(scope="module")
-def original(copier, tmp_path_factory):
+def original(copier, unlearned_parser, tmp_path_factory):
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
-    for name in ("demo", "mine"):
+    for name in ("demo", "mine", "other"):
         run = folder / "runs" / name
         export(*copier, run)
         log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]
         (run / "log_history.json").write_text(json.dumps(log))
+    export(*unlearned_parser, folder / "runs" / "parser")
+    for split in ("train", "valid"):
+        (folder / f"{split}.trees").write_text("".join(f"{tree}\n" for tree in SENTENCES))
     for split, count in [("train", 60), ("valid", 3), ("test", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)
@@ -265,7 +269,7 @@ PROGRAMS = {
 
 def execute(code):
     """A Python block, as a script of its own."""
-    packages = {"import peft": "peft", "split=": "sentencex"}
+    packages = {"import peft": "peft", "import ray": "ray", "split=": "sentencex"}
     needed = [package for sign, package in packages.items() if sign in code]
     if any(importlib.util.find_spec(package) is None for package in needed):
         compile(code, "block", "exec")
@@ -290,6 +294,8 @@ def test_what_a_page_tells_to_type_works(page, request):
             assert isinstance(yaml.safe_load(block.text), dict)
             if name := re.search(r"This is `([\w.]+\.yaml)`:$", block.before):
                 Path(name[1]).write_text(block.text)
+        for name in re.findall(r'(?: -o |save_picture\(.*, ")([\w.]+)', block.text):
+            assert Path(name).stat().st_size > 1000, name
 
 
 # What comes of it
@@ -317,19 +323,6 @@ def test_the_tokenizer_of_its_page_is_saved(workplace):
     (block,) = [block for block in blocks("docs/tokenizer.md") if block.language == "python"]
     execute(block.text)
     assert Path("tokenizer", "tokenizer.json").is_file()
-
-
-def test_pictures_have_the_names_of_their_page(workplace):
-    pytest.importorskip("matplotlib")
-    for page in ("docs/pictures.md", "docs/watching.md"):
-        for block in blocks(page):
-            if block.language == "python":
-                execute(block.text)
-            elif "vaswani-hf plot" in block.text:
-                for command in commands(block):
-                    type_in(command)
-    for name in ("curves.png", "both.png", "schedule.png", "positions.svg", "curves.pdf"):
-        assert Path(name).stat().st_size > 1000, name
 
 
 def environment_of(variables):

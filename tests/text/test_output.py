@@ -183,3 +183,13 @@ def test_whole_groups_of_lines_are_counted_and_kept(parts, num_each):
             assert file.num_lines == num_whole
             file.write("last\n")
         assert path.read_bytes() == b"".join(lines[: num_whole * num_each]) + b"last\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's full device")
+def test_a_full_disk_is_named(tmp_path):
+    with open("/dev/full", "w") as full, pytest.raises(OSError, match=r"No space.*standard output"):
+        Output(full).write("a\n")
+    with pytest.raises(OSError, match=f"No space.*{tmp_path}/out"):  # noqa: SIM117
+        with OutputFile(tmp_path / "out", RUN, resume=False) as file:
+            os.dup2(os.open("/dev/full", os.O_WRONLY), file.file.fileno())
+            file.write("a\n")

@@ -45,7 +45,7 @@ def n_best_of(
         texts: sentences.
         alignments: whether to align the words.
         chunk_sentences: how many sentences are held and translated together.
-        options: further ones of `translator.n_best`.
+        options: further ones of `translator.n_best`; with a `utility`, of `translator.mbr`.
     """
     sources: deque[str] = deque()  # those that wait for their translations
 
@@ -54,7 +54,11 @@ def n_best_of(
             sources.append(text)
             yield text
 
-    found = translator.n_best(noted(), chunk_sentences=chunk_sentences, **options)
+    options["chunk_sentences"] = chunk_sentences
+    if "utility" in options:
+        found = ([chosen] for chosen in translator.mbr(noted(), **options))
+    else:
+        found = translator.n_best(noted(), **options)
     while chunk := list(itertools.islice(found, chunk_sentences)):
         pairs = [(sources.popleft(), translations) for translations in chunk]
         aligned = _alignments(translator, pairs) if alignments else itertools.repeat(None)
@@ -104,6 +108,9 @@ def json_line(found: Found, number: int) -> str:
         }
         for one, pieces in zip(found.translations, found.pieces, strict=True)
     ]
+    for translation, one in zip(translations, found.translations, strict=True):
+        if hasattr(one, "utility"):
+            translation["utility"] = round(one.utility, 6)
     if found.alignments is not None:
         for translation, words in zip(translations, found.alignments, strict=True):
             translation["alignment"] = words

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hub.names import check_name
 from ..text.lines import decode_lines, read_lines
 from ..text.output import Output
 from ..translation.options import check_at_least
+from .models import add_model_options, check_models
 
 
 if TYPE_CHECKING:
@@ -28,15 +28,7 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
         parser: of the command.
         text_format: the format of its output beside `jsonl`; the default.
     """
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="FOLDER",
-        help="a folder or a Hub id; with --engine ctranslate2, a folder of CTranslate2",
-    )
-    parser.add_argument(
-        "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id (default: main)"
-    )
+    add_model_options(parser)
     for side in ("source", "target"):
         parser.add_argument(
             f"--{side}",
@@ -92,10 +84,7 @@ def check_pair_options(arguments: argparse.Namespace) -> None:
     )
     if "," in (arguments.device or ""):
         raise ValueError(f"--device must be one device here, got {arguments.device}.")
-    if arguments.engine == "transformers":
-        check_name(arguments.model, arguments.revision)
-    elif arguments.revision is not None:
-        raise ValueError("--revision is for --engine transformers only.")
+    check_models(arguments)
 
 
 def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
@@ -106,7 +95,7 @@ def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
 
         # Nothing is searched: with more beams it would warn of how it ranks.
         return CTranslate2Translator(
-            arguments.model, num_beams=1, threads=arguments.threads, **options
+            arguments.model[0], num_beams=1, threads=arguments.threads, **options
         )
     if arguments.threads is not None:
         import torch
@@ -118,7 +107,8 @@ def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
-    return Translator.from_pretrained(arguments.model, revision=arguments.revision, **options)
+    options |= {name: getattr(arguments, name, None) for name in ("revision", "weights")}
+    return Translator.from_pretrained(arguments.model, **options)
 
 
 def check_files(*files: str, output: str | None) -> None:

@@ -4,6 +4,7 @@
 import argparse
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,12 +18,14 @@ IDLE_AS_BATCHES_ARE = ("batch_tokens", "chunk_sentences", "threads")
 FILES = ("*.safetensors", "model.bin", "*.json", "*.txt", "*.model", "*.spm")
 
 
-def describe_run(arguments: argparse.Namespace, folder: Path, source: BinaryIO) -> dict[str, Any]:
-    """The options of `vaswani-hf translate`, with what is known of its model and its input.
+def describe_run(
+    arguments: argparse.Namespace, folders: Sequence[Path], source: BinaryIO
+) -> dict[str, Any]:
+    """The options of `vaswani-hf translate`, with what is known of its models and its input.
 
     Args:
         arguments: of the command.
-        folder: the model's.
+        folders: the model's, or those of an ensemble.
         source: the open input.
     """
     options = {
@@ -32,7 +35,7 @@ def describe_run(arguments: argparse.Namespace, folder: Path, source: BinaryIO) 
     }
     status = os.fstat(source.fileno())
     described = {
-        "model_sha256": _digest(folder),
+        "model_sha256": " ".join(map(_digest, folders)),
         "input_bytes": status.st_size,
         "input_modified_ns": status.st_mtime_ns,
     }

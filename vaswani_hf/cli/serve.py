@@ -3,15 +3,16 @@
 
 import argparse
 import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..extras import require
 from ..hub.names import check_name
 from ..server.limits import Limits
-from ..translation.options import DTYPES, check_at_least, check_search_options
-from .translate import check_engine_options, load_translator, take_threads
+from ..translation.options import check_at_least, check_search_options
+from .translate import take_threads
 
 
 if TYPE_CHECKING:
@@ -76,16 +77,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         metavar="N",
         help="most padded source tokens of a batch (default: 4096)",
     )
-    parser.add_argument(
-        "--device",
-        help="such as cpu or cuda, or several such as cuda:0,cuda:1, which share the batches "
-        "(default: a GPU if there is one)",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=DTYPES,
-        help="transformers: type of the computation (default: that of the saved weights)",
-    )
+    parser.add_argument("--device", help="such as cpu or cuda (default: a GPU if there is one)")
     parser.add_argument(
         "--compute_type",
         metavar="TYPE",
@@ -124,7 +116,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser.add_argument(
         "--log_text", action="store_true", help="log the texts and their translations too"
     )
-    parser.set_defaults(run=_serve, revision=None)
+    parser.set_defaults(run=_serve)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -158,25 +150,33 @@ def _check_options(arguments: argparse.Namespace) -> Limits:
     check_search_options(
         arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
     )
-    check_engine_options(arguments)
+    if arguments.compute_type is not None and arguments.engine != "ctranslate2":
+        raise ValueError("--compute_type is for --engine ctranslate2 only.")
     return Limits(**{name: getattr(arguments, name) for name in Limits.__dataclass_fields__})
-
-
-def _with_model(arguments: argparse.Namespace, folder: str) -> argparse.Namespace:
-    return argparse.Namespace(**vars(arguments) | {"model": folder})
 
 
 def _load(
     arguments: argparse.Namespace, models: list[tuple["LanguagePair | None", str]]
 ) -> Sequence[tuple["LanguagePair | None", "TextTranslator"]]:
     """The translator of each pair."""
-    loaded = [
-        (pair, load_translator(_with_model(arguments, folder), is_typed=False))
-        for pair, folder in models
-    ]
-    if arguments.engine == "transformers":
-        # One model is at work at a time: all take the threads that pay for the widest.
-        translators: list[Any] = [translator for _, translator in loaded]
-        widest = max(translators, key=lambda found: getattr(found.model.config, "hidden_size", 0))
-        take_threads(widest, arguments.threads, is_typed=False)
+    names = ["device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens"]
+    is_fast = arguments.engine == "ctranslate2"
+    if is_fast:
+        names += ["compute_type", "threads"]
+    given = {name: getattr(arguments, name) for name in names}
+    options = {name: value for name, value in given.items() if value is not None}
+    if is_fast:
+        from ..translation import CTranslate2Translator
+
+        return [(pair, CTranslate2Translator(folder, **options)) for pair, folder in models]
+    from transformers.utils import logging as library_logging
+
+    from ..translation import Translator
+
+    if not sys.stderr.isatty():
+        library_logging.disable_progress_bar()
+    loaded = [(pair, Translator.from_pretrained(folder, **options)) for pair, folder in models]
+    # One model is at work at a time; the one that takes most threads has them.
+    widest = max(loaded, key=lambda served: getattr(served[1].model.config, "hidden_size", 0))
+    take_threads(widest[1], arguments.threads, is_typed=False)
     return loaded

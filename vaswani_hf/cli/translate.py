@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..hub.names import check_name
 from ..processor import available_cores, paying_threads, threads_of_environment
 from ..text.lines import decode_lines, read_lines
 from ..text.output import PROGRESS, Output, OutputFile
@@ -21,6 +20,7 @@ from ..translation.options import (
     check_search_options,
 )
 from .formats import FORMATS, line_of, n_best_of
+from .models import add_model_options, add_weights, check_models
 from .pair_files import STANDARD_INPUT, unequal_lengths
 from .runs import describe_run
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from ..translation import TextTranslator, Translator
 
 
-ENGINE_OPTIONS = {"transformers": ("revision", "dtype"), "ctranslate2": ("compute_type",)}
+ENGINE_OPTIONS = {
+    "transformers": ("revision", "weights", "dtype"),
+    "ctranslate2": ("compute_type",),
+}
 SPLIT_OPTIONS = ("language", "max_source_tokens")
 
 
@@ -44,15 +47,8 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="text to translate (default: standard input)"
     )
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="FOLDER",
-        help="a folder or a Hub id; with --engine ctranslate2, a folder of CTranslate2",
-    )
-    parser.add_argument(
-        "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id (default: main)"
-    )
+    add_model_options(parser)
+    add_weights(parser)
     parser.add_argument(
         "--engine",
         choices=("transformers", "ctranslate2"),
@@ -82,6 +78,18 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="N",
         help="write N translations of each sentence, the best first, or N samples; of a search at "
         "most as many as there are beams",
+    )
+    parser.add_argument(
+        "--mbr",
+        choices=("chrf", "bleu"),
+        help="minimum Bayes risk: of the hypotheses of a beam, or of samples, write the one that "
+        "is most like the others by this score of sacrebleu (needs the extra `evaluate`)",
+    )
+    parser.add_argument(
+        "--num_candidates",
+        type=int,
+        metavar="N",
+        help="--mbr: of so many (default: as many as there are beams; samples need a number)",
     )
     parser.add_argument(
         "--format",
@@ -212,7 +220,7 @@ def _translate(arguments: argparse.Namespace) -> int:
             if shard is not None and (arguments.prefix is not None or arguments.format == "tsv"):
                 before = shard.num_lines_before(source)
                 first, end = first + before, before + sum(1 for _ in shard.lines(source))
-            translator = load_translator(arguments, is_typed=source.isatty())
+            translator = _load_translator(arguments, is_typed=source.isatty())
             texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
             texts = islice(texts, output.num_lines, None)
             options = {
@@ -247,11 +255,14 @@ def _write_translations(
             output.write(translation)
         return
     try:
-        if arguments.n_best is None and arguments.format == "text":
+        if arguments.mbr is not None:
+            options |= {"utility": arguments.mbr, "num_candidates": arguments.num_candidates}
+        elif arguments.n_best is None and arguments.format == "text":
             for translation in translator.stream(texts, **options):
                 output.write(line_of(translation))
             return
-        options["num_return_sequences"] = arguments.n_best or 1
+        else:
+            options["num_return_sequences"] = arguments.n_best or 1
         for found in n_best_of(translator, texts, alignments=arguments.alignments, **options):
             output.write(FORMATS[arguments.format](found, first))
             first += 1
@@ -281,8 +292,14 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
     if arguments.threads is not None and arguments.threads < 1:
         raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
-    check_engine_options(arguments)
-    check_at_least(1, batch_tokens=arguments.batch_tokens, n_best=arguments.n_best)
+    check_models(arguments)
+    for engine, names in ENGINE_OPTIONS.items():
+        for name in names:
+            if getattr(arguments, name) is not None and arguments.engine != engine:
+                other = "; ctranslate2 has --compute_type" if name == "dtype" else ""
+                raise ValueError(f"--{name} is for --engine {engine} only{other}.")
+    names = ("batch_tokens", "n_best", "num_candidates")
+    check_at_least(1, **{name: getattr(arguments, name) for name in names})
     check_search_options(
         arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
     )
@@ -297,17 +314,6 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError("--shard needs a FILE to translate.")
     if sys.stdout is None and arguments.output is None:
         raise ValueError("Standard output is closed; open it to receive the translations.")
-    if arguments.engine == "transformers":
-        check_name(arguments.model, arguments.revision)
-
-
-def check_engine_options(arguments: argparse.Namespace) -> None:
-    """Refuse an option of the other engine."""
-    for engine, names in ENGINE_OPTIONS.items():
-        for name in names:
-            if getattr(arguments, name) is not None and arguments.engine != engine:
-                other = "; ctranslate2 has --compute_type" if name == "dtype" else ""
-                raise ValueError(f"--{name} is for --engine {engine} only{other}.")
 
 
 def _check_search(arguments: argparse.Namespace) -> None:
@@ -323,10 +329,14 @@ def _check_search(arguments: argparse.Namespace) -> None:
             )
         if arguments.resume and arguments.seed is None:
             raise ValueError("--resume needs --seed, to draw the rest as the same run would.")
-    elif None not in (arguments.n_best, arguments.num_beams):
-        check_num_returned(arguments.n_best, arguments.num_beams, "--n_best", "--num_beams")
+    elif arguments.num_beams is not None:
+        for name in ("n_best", "num_candidates"):
+            if getattr(arguments, name) is not None:
+                count = getattr(arguments, name)
+                check_num_returned(count, arguments.num_beams, f"--{name}", "--num_beams")
+    _check_mbr(arguments)
     if arguments.split is not None:
-        for name in ("n_best", "prefix"):
+        for name in ("n_best", "prefix", "mbr"):
             if getattr(arguments, name) is not None:
                 raise ValueError(f"--{name} is for a sentence a line; leave out --split or it.")
         if arguments.format != "text":
@@ -346,8 +356,17 @@ def _check_search(arguments: argparse.Namespace) -> None:
             )
 
 
-def load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
-    """The translator that the options name, and for torch as many threads as pay."""
+def _check_mbr(arguments: argparse.Namespace) -> None:
+    if arguments.mbr is None:
+        if arguments.num_candidates is not None:
+            raise ValueError("--num_candidates is for --mbr only.")
+    elif arguments.n_best is not None:
+        raise ValueError("--mbr writes one translation of each sentence; leave out --n_best or it.")
+    elif arguments.sampling_topk is not None and arguments.num_candidates is None:
+        raise ValueError("--mbr needs --num_candidates, how many samples to draw of a sentence.")
+
+
+def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
     names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
     options = {name: getattr(arguments, name) for name in names}
     is_fast = arguments.engine == "ctranslate2"
@@ -358,7 +377,7 @@ def load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTr
     if is_fast:
         from ..translation import CTranslate2Translator
 
-        return CTranslate2Translator(arguments.model, **options)
+        return CTranslate2Translator(arguments.model[0], **options)
     from transformers.utils import logging
 
     from ..translation import Translator
@@ -374,12 +393,12 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
     """Standard output, or a file that says which run has written it."""
     if arguments.output is None:
         return Output(sys.stdout)
-    folder = Path(arguments.model)
+    folders = list(map(Path, arguments.model))
     if arguments.engine == "transformers":
         from ..hub.download import find
 
-        folder = find(arguments.model, revision=arguments.revision)
-    run = describe_run(arguments, folder, source)
+        folders = [find(model, revision=arguments.revision) for model in arguments.model]
+    run = describe_run(arguments, folders, source)
     num_each = arguments.n_best or 1 if arguments.format != "jsonl" else 1
     return OutputFile(Path(arguments.output), run, resume=arguments.resume, num_each=num_each)
 

@@ -10,6 +10,7 @@ EXTRAS = {
     "ctranslate2": "export",
     "fastapi": "serve",
     "matplotlib": "plot",
+    "nltk": "parsing",
     "onnx": "export",
     "onnx_ir": "export",
     "onnxruntime": "export",

@@ -27,14 +27,15 @@ class Output:
 
     Args:
         file: an open file, a pipe or a terminal; what it has in a buffer is left alone.
+        name: of it, for messages.
 
     Attributes:
         num_lines: whole lines that are there already.
         is_finished: whether all of them are; nothing may be written then.
     """
 
-    def __init__(self, file: IO[Any]) -> None:
-        self.file = file
+    def __init__(self, file: IO[Any], name: str = "standard output") -> None:
+        self.file, self.name = file, name
         self.num_lines, self.is_finished = 0, False
 
     def __enter__(self) -> Self:
@@ -48,7 +49,11 @@ class Output:
         rest = memoryview(text.encode())
         with _interrupts_held():
             while rest:
-                rest = rest[os.write(self.file.fileno(), rest) :]
+                try:
+                    rest = rest[os.write(self.file.fileno(), rest) :]
+                except OSError as error:  # such as a full disk, which the system does not name
+                    error.filename = self.name
+                    raise
 
 
 class OutputFile(Output):
@@ -87,7 +92,7 @@ class OutputFile(Output):
             )
         # It is not emptied: another run may be writing.
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        super().__init__(open(descriptor, "r+b", buffering=0))
+        super().__init__(open(descriptor, "r+b", buffering=0), str(self.path))
         try:
             self._lock()
             self._begin()

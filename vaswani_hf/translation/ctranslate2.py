@@ -164,7 +164,16 @@ class CTranslate2Translator(TextTranslator):
 
     @classmethod
     def from_pretrained(cls, folder: str | PathLike[str], **options: Any) -> Self:
-        """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it."""
+        """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it.
+
+        Raises:
+            ValueError: if several folders are named, which would be an ensemble.
+        """
+        if not isinstance(folder, str | PathLike):
+            raise ValueError(
+                "CTranslate2 translates by one model; an ensemble needs Translator and the folders "
+                "that were converted."
+            )
         return cls(folder, **options)
 
     def make_sampling(

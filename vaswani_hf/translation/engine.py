@@ -54,6 +54,13 @@ class Translation:
     ids: list[int]
 
 
+@dataclass(frozen=True)
+class MBRTranslation(Translation):
+    """The candidate that is most like the others; `utility` says how much, 0 to 100."""
+
+    utility: float
+
+
 class LongTextError(ValueError):
     """A text has more tokens than the model has positions.
 
@@ -268,6 +275,75 @@ class TextTranslator(abc.ABC):
         )
         given = with_prefixes(*sentences_of(sentences, prefixes))
         return as_given(sentences, in_chunks(given, chunk_sentences, find))
+
+    def mbr(
+        self,
+        sentences: Any,
+        *,
+        utility: str = "chrf",
+        num_candidates: int | None = None,
+        prefixes: Any = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        chunk_sentences: int = 10_000,
+        progress: bool = False,
+    ) -> Any:
+        """Of several translations of each sentence the one that is most like all the others.
+
+        That is minimum Bayes risk decoding (Eikema & Aziz 2020): each candidate is scored against
+        each other as its reference, and the mean counts; a candidate that was found twice counts
+        twice. Of equal ones it is that with the larger score.
+
+        Args:
+            sentences: as in `n_best`.
+            utility: `"chrf"` or `"bleu"`, of sentences by sacrebleu.
+            num_candidates: of each sentence; of a search at most `num_beams`, which is what `None`
+                means. Samples need a number.
+            prefixes: as in `n_best`.
+            sampling_topk: likewise.
+            temperature: likewise.
+            seed: likewise.
+            chunk_sentences: likewise.
+            progress: likewise.
+
+        Returns:
+            An `MBRTranslation` for a text, a list of them for a list, and for an iterator an
+            iterator.
+
+        Raises:
+            LongTextError: as for `stream`.
+            ValueError: as for `n_best`, or for another utility.
+            ImportError: if sacrebleu is missing.
+        """
+        from .mbr import Utility
+
+        if num_candidates is None and sampling_topk is not None:
+            raise ValueError(
+                "num_candidates is missing: how many samples of each sentence to draw."
+            )
+        check_at_least(1, num_candidates=num_candidates)
+        if num_candidates is not None and sampling_topk is None:
+            check_num_returned(num_candidates, self.num_beams, "num_candidates")
+        expected = Utility(utility).expected
+        found = self.n_best(
+            sentences,
+            num_return_sequences=first_given(num_candidates, self.num_beams),
+            prefixes=prefixes,
+            sampling_topk=sampling_topk,
+            temperature=temperature,
+            seed=seed,
+            chunk_sentences=chunk_sentences,
+            progress=progress,
+        )
+
+        def choose(candidates: list[Translation]) -> MBRTranslation:
+            utilities = expected([one.text for one in candidates])
+            best = max(range(len(candidates)), key=utilities.__getitem__)
+            return MBRTranslation(**vars(candidates[best]), utility=utilities[best])
+
+        several = [found] if isinstance(sentences, str) else found
+        return as_given(sentences, map(choose, several))
 
     def translate_texts(
         self,

@@ -25,6 +25,7 @@ from ..hub.download import fetch
 from ..search_settings_vaswani import PAPER, POWER, WU
 from .alignment import Aligner, align_pairs
 from .engine import Answer, Hypothesis, TextTranslator
+from .ensemble import VaswaniEnsemble, check_tokenizers
 from .forcing import end_ids_of, forced_log_probs, padded, start_id_of
 from .loading import (
     CTRANSLATE2_WEIGHTS,
@@ -52,7 +53,8 @@ class Translator(TextTranslator):
     """Translates by a model of transformers and its tokenizer.
 
     Args:
-        model: any sequence-to-sequence model of transformers; put into evaluation mode.
+        model: any sequence-to-sequence model of transformers, or a `VaswaniEnsemble`; put into
+            evaluation mode.
         tokenizer: its tokenizer, fast or slow.
         target_tokenizer: the target's, if it has one of its own.
         num_beams: beam width; `None` for the one in the model's generation config.
@@ -121,19 +123,20 @@ class Translator(TextTranslator):
     @classmethod
     def from_pretrained(
         cls,
-        folder: str | PathLike[str],
+        folder: str | PathLike[str] | Sequence[str | PathLike[str]],
         *,
         revision: str | None = None,
         token: str | None = None,
         device: str | Sequence[str] | None = None,
         dtype: str | None = None,
+        weights: Sequence[float] | None = None,
         **options: object,
     ) -> Self:
-        """Load a model and its tokenizer from a folder or the Hub.
+        """Load a model and its tokenizer from a folder or the Hub; or several models, an ensemble.
 
         Args:
             folder: a folder, or an id on the Hub. A tokenizer in the subfolder `target_tokenizer`
-                is the target's.
+                is the target's. Several make a `VaswaniEnsemble`; the tokenizers are the first's.
             revision: branch, tag or commit of a Hub id; `main` unless given.
             token: for private repositories; the one that is logged in unless given.
             device: such as `"cuda"`; `None` for a GPU where there is one. Several, as a list or as
@@ -141,33 +144,40 @@ class Translator(TextTranslator):
                 translated goes to one that is free.
             dtype: that the model computes in, `"float32"`, `"bfloat16"` or `"float16"`; `None` for
                 that of the saved weights.
+            weights: of the models of an ensemble; as for `VaswaniEnsemble`.
             options: as for `Translator`.
 
         Raises:
             ValueError: if it is a folder of CTranslate2 or cannot be loaded, a device cannot be
-                used, or `dtype` is another.
+                used, `dtype` is another, or the models cannot be an ensemble.
             HubError: if it cannot be fetched from the Hub.
         """
-        if (Path(folder) / CTRANSLATE2_WEIGHTS).is_file():
-            raise ValueError(
-                f"{folder} is a folder of CTranslate2 (it has {CTRANSLATE2_WEIGHTS}); use "
-                f"CTranslate2Translator, on the command line --engine ctranslate2."
-            )
+        names = [folder] if isinstance(folder, str | PathLike) else list(folder)
+        for name in names:
+            if (Path(name) / CTRANSLATE2_WEIGHTS).is_file():
+                raise ValueError(
+                    f"{name} is a folder of CTranslate2 (it has {CTRANSLATE2_WEIGHTS}); use "
+                    f"CTranslate2Translator, on the command line --engine ctranslate2."
+                )
         check_dtype(dtype)
         places = list(map(usable_device, device_names(device)))
-        folder = fetch(folder, revision=revision, token=token)
-        read_json(folder / GENERATION_CONFIG)  # the library ignores a damaged one
-        tokenizer, target_tokenizer = load_tokenizers(folder)
+        folders = [fetch(name, revision=revision, token=token) for name in names]
+        for path in folders:
+            read_json(path / GENERATION_CONFIG)  # the library ignores a damaged one
+        tokenizers = list(map(load_tokenizers, folders))
+        check_tokenizers(names, tokenizers)
         type_option = {} if dtype is None else {"dtype": dtype}
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder, **type_option)
+        models = [AutoModelForSeq2SeqLM.from_pretrained(path, **type_option) for path in folders]
+        is_one = len(models) == 1 and weights is None
+        model = models[0] if is_one else VaswaniEnsemble(models, weights)
         copies = [copy.deepcopy(model).to(place) for place in places[1:]]
         translator = cls(
             model.to(places[0]),
-            tokenizer,
-            target_tokenizer=target_tokenizer,
+            tokenizers[0][0],
+            target_tokenizer=tokenizers[0][1],
             **options,  # type: ignore[arg-type]
         )
-        translator.folder = folder
+        translator.folder = folders[0]
         translator.copies += [one.eval() for one in copies]
         return translator
 
