@@ -48,10 +48,12 @@ def test_options_exist(page, options, capsys):
     if named:
         for command in (
             *("translate", "score", "align", "evaluate", "compare"),
-            *("convert", "push", "plot"),
+            *("parse", "evalb", "convert", "push", "plot", "serve"),
+            *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
+            *("draw positions", "draw schedule"),
         ):
             with pytest.raises(SystemExit):
-                cli.main([command, "--help"])
+                cli.main([*command.split(), "--help"])
         named -= set(OPTION.findall(capsys.readouterr().out))
     assert not named
 
