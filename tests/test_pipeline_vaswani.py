@@ -1,9 +1,11 @@
 """`pipeline("vaswani-translation")` beside `Translator` and `generate()`."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub.constants import HF_HUB_CACHE
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
@@ -191,6 +193,19 @@ def test_a_pipeline_whose_code_is_not_at_hand_is_not_named(copier, tmp_path):
     config.save_pretrained(tmp_path)
     saved = json.loads((tmp_path / "config.json").read_text())
     assert saved["custom_pipelines"] == {"kept": {"impl": "mine.Pipeline"}}
+
+
+def test_a_target_tokenizer_is_found_on_the_hub(two_vocabularies, talker):
+    # What the Hub's client keeps of a repository that it has downloaded; tests are offline.
+    repository = Path(HF_HUB_CACHE) / "models--somebody--two"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    (repository / "snapshots").mkdir()
+    (repository / "snapshots" / ("0" * 40)).symlink_to(two_vocabularies, target_is_directory=True)
+    sentences = random_sentences(5, longest=6)
+    found = pipeline(TASK, model="somebody/two", device="cpu")
+    assert found(sentences) == talker(sentences)
+    assert any(text.startswith("t") for text in texts(found(sentences)))
 
 
 def test_a_target_tokenizer_may_be_given(copier, two_vocabularies, talker):

@@ -32,7 +32,8 @@ class VaswaniTranslationPipeline(Pipeline):
 
     Args:
         target_tokenizer: makes text of target ids; unless given, the one in the subfolder
-            `target_tokenizer` of the model's folder or repository, or else `tokenizer`.
+            `target_tokenizer` of the model's folder or repository, or else `tokenizer`. Of another
+            revision than `main`, or with a token that is not logged in, it has to be given.
         local_files_only: whether that is looked for in the cache alone.
         arguments: as for every pipeline of the library, such as `model`, `tokenizer` and `device`;
             `return_tensors`, and arguments of `generate()`, which a call may set otherwise.
@@ -135,12 +136,14 @@ class VaswaniTranslationPipeline(Pipeline):
         records: list[dict[str, Any]] = []
         for row in model_outputs["ids"][0]:
             ids = row[:0] if is_blank else self._without_padding(row)
-            text = self.target_tokenizer.decode(ids, skip_special_tokens=True)
-            records.append(
-                {"translation_token_ids": ids} if return_tensors else {"translation_text": text}
-            )
-        for place, score in enumerate(model_outputs.get("scores", torch.empty(1, 0))[0].tolist()):
-            records[place]["score"] = score
+            if return_tensors:
+                records.append({"translation_token_ids": ids})
+            else:
+                text = self.target_tokenizer.decode(ids, skip_special_tokens=True)
+                records.append({"translation_text": text})
+        if "scores" in model_outputs:
+            for record, score in zip(records, model_outputs["scores"][0].tolist(), strict=True):
+                record["score"] = score
         return records
 
     def _without_padding(self, row: Tensor) -> Tensor:
@@ -158,11 +161,13 @@ class VaswaniTranslationPipeline(Pipeline):
 def _target_tokenizer_beside(model: Any, local_files_only: bool) -> Any:
     """The target's tokenizer in a model's folder or repository; `None` if it has none."""
     name, file = model.name_or_path, f"{TARGET_TOKENIZER}/tokenizer_config.json"
-    commit = getattr(model.config, "_commit_hash", None)  # of a model from the Hub
+    # Where the library does not keep it, the commit of a model from the Hub is its newest.
+    commit = getattr(model.config, "_commit_hash", None)
     where = {"revision": commit, "local_files_only": local_files_only}
     if not (Path(name) / file).is_file():
+        is_on_hub = name and not Path(name).is_dir()
         has_two_vocabularies = not getattr(model.config, "share_embeddings", True)
-        if commit is None or not has_two_vocabularies or not has_file(name, file, **where):
+        if not (is_on_hub and has_two_vocabularies and has_file(name, file, **where)):
             return None
     # An empty config keeps the library from looking for one in the subfolder.
     return AutoTokenizer.from_pretrained(
