@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -12,9 +13,13 @@ pytest.importorskip("matplotlib")
 SOURCE = "a bead fed cab"
 
 
-@pytest.fixture(scope="module")
-def searching(translator):
-    return Translator(translator.model, translator.tokenizer, num_beams=3, max_extra_tokens=4)
+@pytest.fixture(scope="module", params=["cut off", "ended"])
+def searching(translator, request):
+    """A search that the limit ends, and one where several hypotheses end, the longer ones too."""
+    model = copy.deepcopy(translator.model)
+    if request.param == "ended":
+        model.lm_head.bias.data[model.config.eos_token_id] = 3.0
+    return Translator(model, translator.tokenizer, num_beams=3, max_extra_tokens=4)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,8 @@ def test_the_steps_are_those_of_the_search(searching, tree):
         on_step=steps.append,
     )
     assert list(tree.steps) == steps
-    assert len(steps) > 2 and all(len(step.candidates) == 6 for step in steps)
+    assert len(steps) > 2 and all(len(step.candidates) == 6 for step in steps[1:])
+    assert len(tree.endings) > 2
 
 
 def test_what_won_is_what_the_translator_says_and_is_reached_by_its_path(searching, tree):
