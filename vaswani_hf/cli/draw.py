@@ -2,6 +2,7 @@
 """vaswani-hf draw"""
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,14 @@ HTML = ".html"
 def add_draw(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "draw",
-        help="draw attention, beams, heads, positions, the schedule and the loss",
+        help="draw attention, beams, heads, positions, the schedule, the loss and trees",
         description="Draw what a model does, or what the paper says of it. Prints the picture's "
         "name.",
     )
     pictures = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     for add in (_add_attention, _add_beams, _add_heads, _add_loss, _add_positions, _add_schedule):
         add(pictures)
+    _add_tree(pictures)
 
 
 # What the pictures share
@@ -415,3 +417,49 @@ def _draw_schedule(arguments: argparse.Namespace) -> int:
         theme=arguments.theme,
     )
     return _save(figure, arguments)
+
+
+# Trees
+
+
+def _add_tree(pictures: Any) -> None:
+    parser = pictures.add_parser(
+        "tree",
+        help="a parse tree",
+        description="Draw a constituency tree (section 6.3). Prints the picture's name.",
+    )
+    parser.add_argument(
+        "tree", metavar="TREE", help="brackets, or a file of trees: .mrg or a tree a line"
+    )
+    parser.add_argument(
+        "--number", type=int, default=1, metavar="N", help="which tree of the file (default: 1)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default="tree.svg",
+        metavar="PICTURE",
+        help="the picture: .svg (default: tree.svg)",
+    )
+    parser.set_defaults(run=_draw_tree)
+
+
+def _draw_tree(arguments: argparse.Namespace) -> int:
+    from ..parsing import read_trees, tree_of_text
+    from ..pictures.trees import tree_svg
+
+    if Path(arguments.output).suffix.lower() != ".svg":
+        raise ValueError(f"{arguments.output}: the name of a drawn tree must end in .svg.")
+    if arguments.number < 1:
+        raise ValueError(f"--number must be at least 1, got {arguments.number}.")
+    if arguments.tree.lstrip().startswith("("):
+        tree = tree_of_text(arguments.tree, "TREE")
+    else:
+        trees = itertools.islice(read_trees(Path(arguments.tree)), arguments.number - 1, None)
+        found = next(trees, None)
+        if found is None:
+            raise ValueError(f"{arguments.tree} has fewer trees than --number {arguments.number}.")
+        tree = found
+    Path(arguments.output).write_text(tree_svg(tree), encoding="utf-8")
+    print(arguments.output)
+    return 0
