@@ -8,6 +8,7 @@ from types import ModuleType
 # The packages that are imported by `require`, and the extra of pyproject.toml that brings each.
 EXTRAS = {
     "ctranslate2": "export",
+    "gradio": "page",
     "matplotlib": "plot",
     "onnx": "export",
     "onnx_ir": "export",
