@@ -151,7 +151,7 @@ def answer(name: str, found: Sequence[Translation], num_pieces: int, seconds: fl
         f'<p class="quiet">{seconds:.2f} s · {num_pieces} pieces in, {len(best.ids)} out · '
         f"{len(best.ids) / seconds:.0f} pieces a second</p>"
         f'<p class="quiet">The {len(found)} best, by score: log-probability divided by the length '
-        f'penalty</p><div class="scroll"><table class="n-best">'
+        f'penalty</p><div class="sideways"><table class="n-best">'
         f"<thead><tr><th></th><th>Translation</th><th>Score</th><th>log p</th><th>Pieces</th></tr>"
         f"</thead><tbody>{rows}</tbody></table></div>"
     )
@@ -205,7 +205,7 @@ def beam_tree(tree: BeamTree) -> str:
         "each with the log-probability of all pieces so far. What is in a box has ended, and after "
         "the arrow stands its score. Dashed boxes were cut off by the length limit, grey pieces "
         "were dropped. The thick line is what was returned.</p>"
-        '<div class="scroll tree" tabindex="0" role="region" aria-label="The beam tree">'
+        '<div class="sideways tree" tabindex="0" role="region" aria-label="The beam tree">'
         f'<svg role="img" aria-label="{escape(told)}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}">{"".join(lines)}{"".join(pieces)}</svg></div>'
     )

@@ -63,7 +63,7 @@ def build(model: str, compared: str) -> Any:
                 4,
                 step=1,
                 label="Beams",
-                info="And translations",
+                info="And as many translations",
                 elem_id="beams",
             )
         button = gr.Button("Translate", variant="primary", elem_id="translate")

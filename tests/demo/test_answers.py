@@ -7,28 +7,13 @@ import answers
 import pytest
 from answers import MOST_CHARACTERS, MOST_PIECES, Models, beam_tree, views
 
-from tests.small_models import small_model
-from vaswani_hf import Translator, train_tokenizer
+from vaswani_hf import Translator
 from vaswani_hf.beam_search_vaswani import CUT_OFF, DROPPED, ENDED, GOES_ON, BeamCandidate, BeamStep
-from vaswani_hf.hub.folder import export
 from vaswani_hf.pictures import BeamTree, attention_of, attention_page
 
 
 SENTENCE = "a cab & a <b>bad</b> bag"
 NUM_BEAMS = 3
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A model that has learned nothing; what it says differs from sentence to sentence."""
-    tokenizer = train_tokenizer(["a b c d e f g"] * 3, 300, are_files=False, show_progress=False)
-    model = small_model(
-        vocab_size=len(tokenizer), position_encoding="sinusoidal", max_position_embeddings=512
-    )
-    model.generation_config.max_extra_tokens = 3
-    path = tmp_path_factory.mktemp("untrained")
-    export(model, tokenizer, path)
-    return path
 
 
 @pytest.fixture(scope="module")
