@@ -252,6 +252,8 @@ def test_what_a_page_tells_to_type_works(page, request):
             assert isinstance(yaml.safe_load(block.text), dict)
             if name := re.search(r"This is `([\w.]+\.yaml)`:$", block.before):
                 Path(name[1]).write_text(block.text)
+        for name in re.findall(r'(?: -o |save_picture\(.*, ")([\w.]+)', block.text):
+            assert Path(name).stat().st_size > 1000, name
 
 
 # What comes of it
@@ -279,19 +281,6 @@ def test_the_tokenizer_of_its_page_is_saved(workplace):
     (block,) = [block for block in blocks("docs/tokenizer.md") if block.language == "python"]
     execute(block.text)
     assert Path("tokenizer", "tokenizer.json").is_file()
-
-
-def test_pictures_have_the_names_of_their_page(workplace):
-    pytest.importorskip("matplotlib")
-    for page in ("docs/pictures.md", "docs/watching.md"):
-        for block in blocks(page):
-            if block.language == "python":
-                execute(block.text)
-            elif "vaswani-hf plot" in block.text:
-                for command in commands(block):
-                    type_in(command)
-    for name in ("curves.png", "both.png", "schedule.png", "positions.svg", "curves.pdf"):
-        assert Path(name).stat().st_size > 1000, name
 
 
 def environment_of(variables):

@@ -49,9 +49,11 @@ def test_options_exist(page, options, capsys):
         for command in (
             *("translate", "score", "align", "evaluate", "compare"),
             *("convert", "push", "plot"),
+            *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
+            *("draw positions", "draw schedule"),
         ):
             with pytest.raises(SystemExit):
-                cli.main([command, "--help"])
+                cli.main([*command.split(), "--help"])
         named -= set(OPTION.findall(capsys.readouterr().out))
     assert not named
 

@@ -201,6 +201,9 @@ def _add_beams(pictures: Any) -> None:
     parser.add_argument("sentence", metavar="SENTENCE", help="what the model translates")
     _add_model(parser)
     _add_search(parser)
+    parser.add_argument(
+        "--num_steps", type=int, metavar="N", help="draw the first N steps (default: all)"
+    )
     parser.set_defaults(run=_draw_beams)
 
 
@@ -219,7 +222,8 @@ def _draw_beams(arguments: argparse.Namespace) -> int:
         arguments.model, arguments, revision=arguments.revision, num_beams=arguments.num_beams
     )
     tree = beams_of(translator, arguments.sentence)
-    return _save(plot_beams(tree, theme=arguments.theme), arguments)
+    figure = plot_beams(tree, num_steps=arguments.num_steps, theme=arguments.theme)
+    return _save(figure, arguments)
 
 
 # Heads
@@ -259,11 +263,13 @@ def _draw_heads(arguments: argparse.Namespace) -> int:
         prunes=not arguments.no_pruning,
         progress=sys.stderr.isatty(),
     )
-    rows = [["Kind", "Layer", "Head", "BLEU without it", "Looks most at"]]
+    rows = [["Kind", "Layer", "Head", "Looks most at"]]
     for one in report.heads:
-        bleu = "" if one.bleu is None else f"{one.bleu:.2f}"
         roles = ", ".join(f"{role} {100 * rate:.0f} %" for role, rate in one.roles.items())
-        rows.append([one.kind, str(one.layer), str(one.head), bleu, roles])
+        rows.append([one.kind, str(one.layer), str(one.head), roles])
+    if report.bleu is not None:
+        figures = ["BLEU without it", *(f"{one.bleu:.2f}" for one in report.heads)]
+        rows = [[*row[:3], figure, row[3]] for row, figure in zip(rows, figures, strict=True)]
     print(align(rows))
     if report.bleu is not None:
         print(f"BLEU with all heads: {report.bleu:.2f}, {report.signature}")

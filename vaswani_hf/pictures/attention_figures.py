@@ -22,6 +22,7 @@ NAMES = {
     DECODER: "decoder self-attention",
     CROSS: "cross-attention",
 }
+ENTRY_INCHES = 1.2  # of the legend
 SMALLEST = 0.02  # weights below are no lines: they could not be seen
 
 
@@ -172,15 +173,18 @@ def _draw_lines(
         axes.text(-1.0, 0.5, f"layer {layer}", rotation=90, ha="right", va="center", fontsize=9)
     from matplotlib.lines import Line2D
 
+    columns = int(figure.get_size_inches()[0] / ENTRY_INCHES)
+    columns = -(-len(heads) // -(-len(heads) // columns))  # as many in each row
+    # A legend goes down its columns; heads are read along its rows.
+    order = [place for first in range(columns) for place in range(first, len(heads), columns)]
     handles: list[Any] = [
-        Line2D([], [], **line_style(number, theme) | {"linewidth": 3.0})
-        for number in range(len(heads))
+        Line2D([], [], **line_style(number, theme) | {"linewidth": 3.0}) for number in order
     ]
     figure.legend(
         handles,
-        [f"head {head}" for head in heads],
+        [f"head {heads[place]}" for place in order],
         loc="outside lower center",
-        ncols=min(len(heads), int(figure.get_size_inches()[0] / 0.95)),
+        ncols=columns,
         frameon=False,
         fontsize=9,
     )

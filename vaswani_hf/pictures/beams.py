@@ -104,7 +104,13 @@ def beams_of(translator: "Translator", sentence: str) -> BeamTree:
     return BeamTree(sentence, tuple(steps), pieces, tuple(zip(ended, texts, strict=True)))
 
 
-def plot_beams(tree: BeamTree, *, num_endings: int = 4, theme: str = "light") -> "Figure":
+def plot_beams(
+    tree: BeamTree,
+    *,
+    num_steps: int | None = None,
+    num_endings: int = 4,
+    theme: str = "light",
+) -> "Figure":
     """Draw the hypotheses of a beam search, what was dropped, and what won (section 6.1).
 
     A column is a step, and holds its candidates, the most probable above, with the log-probability
@@ -114,18 +120,22 @@ def plot_beams(tree: BeamTree, *, num_endings: int = 4, theme: str = "light") ->
 
     Args:
         tree: what `beams_of` has found.
+        num_steps: draw the first ones; `None` for all.
         num_endings: how many of the endings stand below.
         theme: `"light"` or `"dark"`.
 
     Raises:
-        ValueError: if `num_endings` is below 0, or there is no such theme.
+        ValueError: if `num_steps` is below 1, `num_endings` below 0, or there is no such theme.
         ImportError: if matplotlib is not installed.
     """
+    if num_steps is not None and num_steps < 1:
+        raise ValueError(f"num_steps must be at least 1, got num_steps={num_steps}.")
     if num_endings < 0:
         raise ValueError(f"num_endings must be at least 0, got num_endings={num_endings}.")
     figure = new_figure(theme)
-    num_rows = -(-len(tree.steps) // STEPS_A_ROW)
-    columns = max(min(len(tree.steps), STEPS_A_ROW), 5)
+    count = min(num_steps or len(tree.steps), len(tree.steps))
+    num_rows = -(-count // STEPS_A_ROW)
+    columns = max(min(count, STEPS_A_ROW), 5)
     most = max(len(step.candidates) for step in tree.steps)
     width = COLUMN_INCHES * columns + 0.5
     letters = int(12 * width)  # that fit beside each other
@@ -137,11 +147,13 @@ def plot_beams(tree: BeamTree, *, num_endings: int = 4, theme: str = "light") ->
     path = tree.path()
     for number, axes in enumerate(rows):
         first = number * STEPS_A_ROW
-        steps = range(first, min(first + STEPS_A_ROW, len(tree.steps)))
+        steps = range(first, min(first + STEPS_A_ROW, count))
         _draw_steps(axes, tree, steps, path, columns, most, theme)
     last.set_axis_off()
     last.text(0, 1, "\n".join(lines), transform=last.transAxes, va="top", fontsize=9)
-    title = (tree.source, f"→ {tree.endings[0][1]}")
+    title = [tree.source, f"→ {tree.endings[0][1]}"]
+    if count < len(tree.steps):
+        title.append(f"the first {count} of {len(tree.steps)} steps")
     figure.suptitle("\n".join(textwrap.fill(line, letters) for line in title), fontsize=10)
     return finish(figure, theme)
 

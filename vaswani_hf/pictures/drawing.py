@@ -202,8 +202,11 @@ def finish(figure: "Figure", theme: str = "light") -> "Figure":
         for spine in axes.spines.values():
             spine.set_edgecolor(ink)
     texts = [text for text in figure.findobj(Text) if text.get_text()]
+    # What nobody has chosen is matplotlib's own, or the user's for all pictures.
+    settings = require("matplotlib").rcParams
+    unchosen = {settings[f"{name}color"] for name in ("text.", "axes.label")}
     for text in texts:
-        if text.get_color() == "black":  # matplotlib's own choice
+        if text.get_color() in unchosen:
             text.set_color(ink)
     families, missing = fonts_for("".join(text.get_text() for text in texts))
     if missing:
@@ -214,7 +217,8 @@ def finish(figure: "Figure", theme: str = "light") -> "Figure":
         more = " and others" if len(missing) > 8 else ""
         note = f"{UNKNOWN}: no installed font has {names}{more}; install one, such as Noto."
         if figure.legends:  # which stands below too
-            figure.legends[0].set_title(note, prop={"size": 8})
+            figure.legends[0].set_title(note)
+            figure.legends[0].get_title().set_fontsize(8)
             texts.append(figure.legends[0].get_title())
         else:
             texts.append(figure.supxlabel(note, fontsize=8, color=ink))

@@ -252,8 +252,14 @@ class _Rates:
 
 
 def _words(tokenizer: Any, ids: Sequence[int], text: str | None) -> list[list[int]]:
-    """The words that each piece is a part of; none of special pieces."""
-    return segment(tokenizer, ids, text).words_of_pieces if ids else []
+    """The words that each piece is a part of: none of special pieces, its own if it spells none."""
+    if not ids:
+        return []
+    found = segment(tokenizer, ids, text)
+    return [
+        [] if span is None else words or [-1 - place]
+        for place, (span, words) in enumerate(zip(found.spans, found.words_of_pieces, strict=True))
+    ]
 
 
 def _rarest(ids: Sequence[int], words: Sequence[list[int]], counts: Counter[int]) -> set[int]:
@@ -348,7 +354,7 @@ def _draw_changes(
     axes.set_xlim(limits[0] - room, limits[1] + room)
     for row, change in enumerate(changes):
         axes.annotate(
-            f"{change:+.1f}",
+            f"{round(change, 1) + 0.0:+.1f}",
             (change, row),
             (-2 if change < 0 else 2, 0),
             textcoords="offset points",
@@ -356,7 +362,7 @@ def _draw_changes(
             va="center",
             fontsize=7,
         )
-    axes.set_xlabel("BLEU without it", fontsize=8)
+    axes.set_xlabel("BLEU without it, change", fontsize=8)
     axes.tick_params(length=0, labelsize=7)
     axes.spines[["top", "right", "left"]].set_visible(False)
 

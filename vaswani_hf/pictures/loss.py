@@ -268,7 +268,7 @@ def _draw_reliability(figure: Any, calibrations: Sequence[Calibration], theme: s
     for axes in (above, below):
         _share_axis(axes)
     above.set_ylim(0, 1)
-    above.legend(frameon=False, fontsize=8, loc="upper left")
+    above.legend(frameon=False, fontsize=8, loc="lower right")
     above.set_title("calibration", fontsize=11)
 
 
