@@ -12,7 +12,7 @@ MLINTER_RULES := $(VENV)/mlinter_rules.toml
 help:
 	@echo "make install   create $(VENV) with everything that training and the tests need"
 	@echo "make demo      train a small model and show what it translates (DEMO_ARGS is passed on)"
-	@echo "make page      serve a page that translates and shows the model at it (PAGE_ARGS is passed on)"
+	@echo "make page      serve a page on which a model translates (PAGE_ARGS is passed on)"
 	@echo "make docs      build the documentation as a site, in build/site"
 	@echo "make lint      style, types, the order of imports and the library's own model linter"
 	@echo "make test      install, lint, and every test but those marked slow"
@@ -25,7 +25,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 		echo "Python 3.11 or later is needed, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
 			"name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -c constraints.txt -e ".[train,export,plot,page,sentences,docs,dev]"
+	$(BIN)/python -m pip install -c constraints.txt \
+		-e ".[train,export,plot,page,sentences,serve,docs,dev]"
 	@touch $@
 
 demo: install

@@ -26,7 +26,7 @@ from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
 
 from .beam_cache_vaswani import BeamCache, gather_hypotheses, make_beam_cache
-from .decoding_vaswani import DecoderSteps, decoder_steps, is_worth_dropping, processed
+from .decoding_vaswani import DecoderSteps, is_worth_dropping, processed
 from .search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
 
 
@@ -292,7 +292,7 @@ class Beams(Hypotheses):
     def start(cls, input_ids: Tensor, num_beams: int) -> Self:
         """Beams that hold the prompt, `(B * K, length)`, and are alike: only the first counts."""
         num_sentences, device = len(input_ids) // num_beams, input_ids.device
-        log_probs = torch.zeros(num_sentences, num_beams, device=device)
+        log_probs = torch.zeros(num_sentences, num_beams, dtype=sum_dtype(device), device=device)
         log_probs[:, 1:] = -math.inf
         return cls(
             sentences=torch.arange(num_sentences, device=device),
@@ -321,7 +321,10 @@ class Beams(Hypotheses):
             do_sample: whether to draw them by their probabilities.
         """
         num_beams = self.log_probs.shape[1]
-        totals = token_log_probs.unflatten(0, (-1, num_beams)).add_(self.log_probs.unsqueeze(-1))
+        # What float32 adds is small: how far each beam is behind the best one.
+        best = self.log_probs[:, :1].clamp(min=torch.finfo(torch.float32).min)
+        behind = (self.log_probs - best).to(token_log_probs.dtype)
+        totals = token_log_probs.unflatten(0, (-1, num_beams)).add_(behind.unsqueeze(-1))
         log_probs, places = _candidates(totals, num_candidates, do_sample)
         num_pieces = token_log_probs.shape[-1]
         tokens, beams = places % num_pieces, places // num_pieces  # (B, C)
@@ -331,7 +334,7 @@ class Beams(Hypotheses):
         return Continuations(
             sentences=self.sentences,
             is_done=self.is_done,
-            log_probs=log_probs,
+            log_probs=log_probs + best,
             ids=torch.cat((self.ids.flatten(0, 1)[rows], tokens.unsqueeze(-1)), dim=-1),
             beam_indices=torch.cat(
                 (self.beam_indices.flatten(0, 1)[rows], given_rows.unsqueeze(-1)), dim=-1
@@ -422,6 +425,11 @@ def topk_by_chunks(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, chosen)
 
 
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """What log-probabilities of many pieces are summed in: float64, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 class EndedHypotheses:
     """The K best ended hypotheses of each sentence, best first.
 
@@ -438,7 +446,7 @@ class EndedHypotheses:
     def __init__(self, input_ids: Tensor, num_beams: int, longest: int, pad_token_id: int) -> None:
         self.prompt_length, self.pad_token_id = input_ids.shape[1], pad_token_id
         shape, device = (len(input_ids) // num_beams, num_beams), input_ids.device
-        self.scores = torch.full(shape, -math.inf, device=device)
+        self.scores = torch.full(shape, -math.inf, dtype=sum_dtype(device), device=device)
         self.ids = torch.full((*shape, self.prompt_length + longest), pad_token_id, device=device)
         self.beam_indices = torch.full((*shape, longest), -1, dtype=torch.int, device=device)
 
@@ -494,7 +502,7 @@ class EndedHypotheses:
             for values in (self.beam_indices, self.ids)
         )
         longest = int(beam_indices.ge(0).sum(dim=1).max())
-        scores = self.scores.gather(1, places).flatten()
+        scores = self.scores.gather(1, places).flatten().float()
         return ids[:, : self.prompt_length + longest], scores, beam_indices[:, :longest]
 
 
@@ -626,7 +634,7 @@ class BeamDecoder:
         num_beams = generation_config.num_beams
         steps = None
         if not history.wants_rows:
-            steps = decoder_steps(model, num_beams, is_cache_given, model_kwargs)
+            steps = model.decoder_steps(num_beams, is_cache_given, model_kwargs)
         self.cache: BeamCache | DecoderSteps = steps or make_beam_cache(
             model_kwargs.pop("past_key_values", None),
             num_beams,

@@ -47,7 +47,7 @@ from transformers.utils import ModelOutput
 
 from .beam_cache_vaswani import num_memory_rows, reorder_rows, with_memory_rows
 from .beam_search_vaswani import RULES, BeamCandidate, BeamStep, beam_search
-from .decoding_vaswani import decoder_steps
+from .decoding_vaswani import DecoderSteps, decoder_steps
 from .greedy_search_vaswani import greedy_search
 from .search_settings_vaswani import PAPER, POWER, WU, check_length_penalty, wu_length_penalty
 
@@ -227,6 +227,15 @@ class VaswaniGenerationMixin(GenerationMixin):
         tokens = sequences[:, sequences.shape[1] - num_tokens :]
         chosen = steps[rows, torch.arange(num_tokens, device=rows.device), tokens]
         return chosen.masked_fill(~is_generated, 0.0)
+
+    def decoder_steps(
+        self, num_beams: int, is_cache_given: bool, model_kwargs: dict[str, Any]
+    ) -> DecoderSteps | None:
+        """The steps of a search, or `None` where the model itself must be called.
+
+        Arguments are those of the function of this name.
+        """
+        return decoder_steps(self, num_beams, is_cache_given, model_kwargs)
 
     def _check_entries(
         self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
@@ -413,7 +422,7 @@ class VaswaniGenerationMixin(GenerationMixin):
         steps = None
         # Without an end the library goes on with sentences that have reached their limit.
         if wants_ids_alone and len(ends) and generation_config.pad_token_id is not None:
-            steps = decoder_steps(self, 1, request.is_cache_given, model_kwargs)
+            steps = self.decoder_steps(1, request.is_cache_given, model_kwargs)
         if steps is None:
             return super()._sample(
                 input_ids,

@@ -13,10 +13,13 @@ from .align import add_align
 from .compare import add_compare
 from .convert import add_convert
 from .draw import add_draw
+from .evalb import add_evalb
 from .evaluate import add_evaluate
+from .parse import add_parse
 from .plot import add_plot
 from .push import add_push
 from .score import add_score
+from .serve import add_serve
 from .translate import add_translate
 
 
@@ -29,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     escape_unprintable()
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
-        description="Translate with models of 'Attention Is All You Need', score, align and judge "
-        "translations, convert models, push them to the Hub, plot their training, and draw what "
-        "they do.",
+        description="Translate with models of 'Attention Is All You Need', serve them, score, "
+        "align and judge translations, parse sentences, convert models, push them to the Hub, "
+        "plot their training, and draw what they do.",
     )
     parser.add_argument(
         "--version",
@@ -43,10 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_translate(commands)
+    add_serve(commands)
     add_score(commands)
     add_align(commands)
     add_evaluate(commands)
     add_compare(commands)
+    add_parse(commands)
+    add_evalb(commands)
     add_convert(commands)
     add_push(commands)
     add_plot(commands)

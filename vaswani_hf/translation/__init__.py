@@ -14,10 +14,13 @@ if TYPE_CHECKING:
         LongPrefixError,
         LongSourceError,
         LongTextError,
+        MBRTranslation,
         TextTranslator,
         Translation,
     )
+    from .ensemble import VaswaniEnsemble
     from .pairs import PairError, UnequalLengthError
+    from .ray_data import RayTranslator, lines_of_shard
     from .scoring import PairScore, perplexity
     from .translator import Translator
     from .words import Segmentation
@@ -31,13 +34,17 @@ __all__ = [
     "LongPrefixError",
     "LongSourceError",
     "LongTextError",
+    "MBRTranslation",
     "PairError",
     "PairScore",
+    "RayTranslator",
     "Segmentation",
     "TextTranslator",
     "Translation",
     "Translator",
     "UnequalLengthError",
+    "VaswaniEnsemble",
+    "lines_of_shard",
     "perplexity",
 ]
 
@@ -51,13 +58,17 @@ __getattr__, __dir__ = imported_at_use(
         "LongPrefixError": "engine",
         "LongSourceError": "engine",
         "LongTextError": "engine",
+        "MBRTranslation": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
+        "RayTranslator": "ray_data",
         "Segmentation": "words",
         "TextTranslator": "engine",
         "Translation": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
+        "VaswaniEnsemble": "ensemble",
+        "lines_of_shard": "ray_data",
         "perplexity": "scoring",
     },
 )

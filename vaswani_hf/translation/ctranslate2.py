@@ -23,7 +23,13 @@ from .loading import (
     load_tokenizers,
     read_json,
 )
-from .options import Sampling, check_at_least, check_search_options, first_given
+from .options import (
+    Sampling,
+    check_at_least,
+    check_search_options,
+    device_names,
+    first_given,
+)
 from .scoring import ctranslate2_log_probs
 from .tokenizer_file import TokenizerFile
 
@@ -50,7 +56,9 @@ class CTranslate2Translator(TextTranslator):
 
     Args:
         folder: the folder, on this machine.
-        device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one.
+        device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one. Several GPUs,
+            as a list or as `"cuda:0,cuda:1"`, each have a copy of the model and batches of their
+            own.
         compute_type: what CTranslate2 computes in, such as `"int8"`; `"default"` for the
             quantization of the folder.
         threads: CPU threads, each of which translates batches of its own; `None` for
@@ -75,7 +83,7 @@ class CTranslate2Translator(TextTranslator):
         self,
         folder: str | PathLike[str],
         *,
-        device: str | None = None,
+        device: str | Sequence[str] | None = None,
         compute_type: str = "default",
         threads: int | None = None,
         num_beams: int | None = None,
@@ -97,7 +105,7 @@ class CTranslate2Translator(TextTranslator):
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
-        kind, index = _parse_device(device, ctranslate2.get_cuda_device_count())
+        kind, indices = _parse_devices(device, ctranslate2.get_cuda_device_count())
         settings = read_json(folder / "config.json")
         if settings is None or "eos_token" not in settings:
             raise ValueError(
@@ -106,7 +114,7 @@ class CTranslate2Translator(TextTranslator):
             )
         # A thread for each batch: two threads at one batch are slower than one.
         chosen = first_given(threads, threads_of_environment(), available_cores())
-        self.workers = chosen if kind == "cpu" else 1
+        self.workers = chosen if kind == "cpu" else len(indices)
         super().__init__(
             *_load_tokenizers(folder),
             self.workers * batch_tokens,
@@ -138,9 +146,9 @@ class CTranslate2Translator(TextTranslator):
             self.model = ctranslate2.Translator(
                 str(folder),
                 device=kind,
-                device_index=index,
+                device_index=indices,
                 compute_type=compute_type,
-                inter_threads=self.workers,
+                inter_threads=self.workers // len(indices),
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
@@ -156,7 +164,16 @@ class CTranslate2Translator(TextTranslator):
 
     @classmethod
     def from_pretrained(cls, folder: str | PathLike[str], **options: Any) -> Self:
-        """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it."""
+        """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it.
+
+        Raises:
+            ValueError: if several folders are named, which would be an ensemble.
+        """
+        if not isinstance(folder, str | PathLike):
+            raise ValueError(
+                "CTranslate2 translates by one model; an ensemble needs Translator and the folders "
+                "that were converted."
+            )
         return cls(folder, **options)
 
     def make_sampling(
@@ -247,6 +264,10 @@ class CTranslate2Translator(TextTranslator):
         """The piece that ends a translation."""
         return [self.end_id]
 
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's."""
+        return len(self.source_pieces), len(self.target_pieces)
+
     def length_penalty_of_search(self) -> tuple[float, str]:
         """Exponent and type of the length penalty that hypotheses are ranked by."""
         return self.length_penalty, self.length_penalty_type
@@ -280,7 +301,7 @@ class CTranslate2Translator(TextTranslator):
         self,
         sources: list[list[int]],
         max_tokens: int,
-        prefixes: Sequence[list[int]],
+        prefixes: Sequence[list[int]] | None = None,
         *,
         num_samples: int | None = None,
         sampling: Sampling | None = None,
@@ -290,7 +311,7 @@ class CTranslate2Translator(TextTranslator):
         Args:
             sources: ids.
             max_tokens: those of the prefix count.
-            prefixes: of each source, as ids.
+            prefixes: of each source, as ids; `None` for none.
             num_samples: of each source, where they are drawn; their log-probabilities are `None`.
             sampling: what is drawn; `None` for a search.
         """
@@ -310,13 +331,16 @@ class CTranslate2Translator(TextTranslator):
                 "sampling_topk": sampling.topk,
                 "sampling_temperature": sampling.temperature,
             }
+        if prefixes is not None and any(prefixes):
+            options["target_prefix"] = [
+                [self.target_pieces[token] for token in prefix] for prefix in prefixes
+            ]
         # The same share for each thread, within its token budget.
         share = math.ceil(len(sources) / self.workers)
         if self.workers * share * max(map(len, sources)) > self.batch_tokens:
             share = max(len(sources) // self.workers, 1)
         results = self.model.translate_batch(
             [[self.source_pieces[token] for token in source] for source in sources],
-            [[self.target_pieces[token] for token in prefix] for prefix in prefixes],
             max_batch_size=share,
             return_scores=True,
             return_end_token=True,
@@ -381,14 +405,19 @@ def _load_tokenizers(folder: Path) -> tuple[Any, Any]:
     return tokenizer, target_tokenizer
 
 
-def _parse_device(device: str | None, num_gpus: int) -> tuple[str, int]:
-    """The kind and the index of a device such as `"cuda:1"`."""
-    if device in (None, "auto"):
-        device = "cuda" if num_gpus else "cpu"
-    kind, _, index = str(device).partition(":")
-    if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
-        raise ValueError(f"device must be cpu, cuda or such as cuda:1, got {device=}.")
-    return kind, int(index or 0)
+def _parse_devices(device: str | Sequence[str] | None, num_gpus: int) -> tuple[str, list[int]]:
+    """The kind and the indices of devices such as `"cuda:1"`."""
+    found = []
+    for name in device_names(device):
+        if name in (None, "auto"):
+            name = "cuda" if num_gpus else "cpu"
+        kind, _, index = str(name).partition(":")
+        if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
+            raise ValueError(f"device must be cpu, cuda or such as cuda:1, got device={name!r}.")
+        found.append((kind, int(index or 0)))
+    if len(found) > 1 and any(kind == "cpu" for kind, _ in found):
+        raise ValueError(f"CTranslate2 has several GPUs at most, or one CPU, got {device=}.")
+    return found[0][0], [index for _, index in found]
 
 
 def _load_pieces(folder: Path, side: str) -> list[str]:

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
-from .options import Sampling, check_at_least, check_search_options, first_given
+from .options import (
+    Sampling,
+    check_at_least,
+    check_num_returned,
+    check_search_options,
+    first_given,
+)
 from .pairs import PairReader, as_given, sides_of
 from .scoring import NAN, score_pairs
 
@@ -46,6 +52,13 @@ class Translation:
     score: float
     log_prob: float
     ids: list[int]
+
+
+@dataclass(frozen=True)
+class MBRTranslation(Translation):
+    """The candidate that is most like the others; `utility` says how much, 0 to 100."""
+
+    utility: float
 
 
 class LongTextError(ValueError):
@@ -252,11 +265,8 @@ class TextTranslator(abc.ABC):
         """
         check_at_least(1, num_return_sequences=num_return_sequences)
         sampling = self.make_sampling(sampling_topk, temperature, seed)
-        if sampling is None and num_return_sequences > self.num_beams:
-            raise ValueError(
-                f"num_return_sequences must be at most num_beams, got {num_return_sequences=} and "
-                f"num_beams={self.num_beams}; take as many beams, or samples by sampling_topk."
-            )
+        if sampling is None:
+            check_num_returned(num_return_sequences, self.num_beams)
         find = partial(
             self._n_best,
             num_return_sequences=num_return_sequences,
@@ -265,6 +275,75 @@ class TextTranslator(abc.ABC):
         )
         given = with_prefixes(*sentences_of(sentences, prefixes))
         return as_given(sentences, in_chunks(given, chunk_sentences, find))
+
+    def mbr(
+        self,
+        sentences: Any,
+        *,
+        utility: str = "chrf",
+        num_candidates: int | None = None,
+        prefixes: Any = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        chunk_sentences: int = 10_000,
+        progress: bool = False,
+    ) -> Any:
+        """Of several translations of each sentence the one that is most like all the others.
+
+        That is minimum Bayes risk decoding (Eikema & Aziz 2020): each candidate is scored against
+        each other as its reference, and the mean counts; a candidate that was found twice counts
+        twice. Of equal ones it is that with the larger score.
+
+        Args:
+            sentences: as in `n_best`.
+            utility: `"chrf"` or `"bleu"`, of sentences by sacrebleu.
+            num_candidates: of each sentence; of a search at most `num_beams`, which is what `None`
+                means. Samples need a number.
+            prefixes: as in `n_best`.
+            sampling_topk: likewise.
+            temperature: likewise.
+            seed: likewise.
+            chunk_sentences: likewise.
+            progress: likewise.
+
+        Returns:
+            An `MBRTranslation` for a text, a list of them for a list, and for an iterator an
+            iterator.
+
+        Raises:
+            LongTextError: as for `stream`.
+            ValueError: as for `n_best`, or for another utility.
+            ImportError: if sacrebleu is missing.
+        """
+        from .mbr import Utility
+
+        if num_candidates is None and sampling_topk is not None:
+            raise ValueError(
+                "num_candidates is missing: how many samples of each sentence to draw."
+            )
+        check_at_least(1, num_candidates=num_candidates)
+        if num_candidates is not None and sampling_topk is None:
+            check_num_returned(num_candidates, self.num_beams, "num_candidates")
+        expected = Utility(utility).expected
+        found = self.n_best(
+            sentences,
+            num_return_sequences=first_given(num_candidates, self.num_beams),
+            prefixes=prefixes,
+            sampling_topk=sampling_topk,
+            temperature=temperature,
+            seed=seed,
+            chunk_sentences=chunk_sentences,
+            progress=progress,
+        )
+
+        def choose(candidates: list[Translation]) -> MBRTranslation:
+            utilities = expected([one.text for one in candidates])
+            best = max(range(len(candidates)), key=utilities.__getitem__)
+            return MBRTranslation(**vars(candidates[best]), utility=utilities[best])
+
+        several = [found] if isinstance(sentences, str) else found
+        return as_given(sentences, map(choose, several))
 
     def translate_texts(
         self,
@@ -546,7 +625,8 @@ class TextTranslator(abc.ABC):
             which reads no further than it must; all in the given order.
 
         Raises:
-            PairError: if a pair has more tokens than the model has positions, or a side none.
+            PairError: if a pair has more tokens than the model has positions, a side none, or one
+                an id that the vocabulary lacks.
             UnequalLengthError: if one side has fewer, after the pairs before that.
             ValueError: if an option is out of range, or the model computes NaN.
         """
@@ -585,6 +665,7 @@ class TextTranslator(abc.ABC):
             self.batch_tokens,
             self.max_batch_sentences,
             chunk_sentences,
+            self.num_pieces(),
         )
 
     def num_target_positions(self, ids: list[int]) -> int:
@@ -594,6 +675,10 @@ class TextTranslator(abc.ABC):
     @abc.abstractmethod
     def end_ids(self) -> list[int]:
         """The pieces that end a translation."""
+
+    @abc.abstractmethod
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's; `None` if it is not known."""
 
     @abc.abstractmethod
     def length_penalty_of_search(self) -> tuple[float, str]:

@@ -3,6 +3,7 @@
 
 import math
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -53,6 +54,29 @@ class Sampling:
         return cls(sampling_topk, first_given(temperature, 1.0), chosen, seed is not None)
 
 
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def check_dtype(dtype: str | None) -> None:
+    """Raise a `ValueError` for a type that no model is loaded in."""
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype=}.")
+
+
+def device_names(device: str | Sequence[str] | None) -> list[str | None]:
+    """The names in a list, or in a text such as `"cuda:0,cuda:1"`; `[None]` where none is given.
+
+    Raises:
+        ValueError: if the list is empty.
+    """
+    names = device.split(",") if isinstance(device, str) else device
+    if names is None:
+        return [None]
+    if not names:
+        raise ValueError("device is an empty list; name one, such as cpu, or leave it out.")
+    return [name.strip() for name in names]
+
+
 def usable_device(name: str | None) -> "torch.device":
     """The device of this name; `None` for a GPU where there is one.
 
@@ -79,6 +103,17 @@ def check_at_least(minimum: int, **options: int | None) -> None:
     for name, value in options.items():
         if value is not None and value < minimum:
             raise ValueError(f"{name} must be at least {minimum}, got {name}={value}.")
+
+
+def check_num_returned(
+    num: int, num_beams: int, name: str = "num_return_sequences", beams_name: str = "num_beams"
+) -> None:
+    """Raise a `ValueError` for more translations than beams, by the names of the two options."""
+    if num > num_beams:
+        raise ValueError(
+            f"{name} must be at most {beams_name}, got {name}={num} and {beams_name}={num_beams}; "
+            f"take as many beams, or samples by sampling_topk."
+        )
 
 
 def check_search_options(
