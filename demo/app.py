@@ -63,7 +63,7 @@ def build(model: str, compared: str) -> Any:
                 4,
                 step=1,
                 label="Beams",
-                info="And as many translations",
+                info="Width of the search",
                 elem_id="beams",
             )
         button = gr.Button("Translate", variant="primary", elem_id="translate")
