@@ -27,7 +27,7 @@ FIT = (
     "const body = this.contentDocument.body; "
     "new ResizeObserver(() => this.style.height = `${body.offsetHeight}px`).observe(body)"
 )
-COLUMN, ROW, TOP, BOX = 124, 40, 26, 84  # of the beam tree, in pixels
+COLUMN, ROW, TOP, BOX = 136, 40, 26, 96  # of the beam tree, in pixels
 MOST_LETTERS = 11  # of a piece in it
 
 log = logging.getLogger(__name__)
@@ -157,8 +157,8 @@ def answer(name: str, found: Sequence[Translation], num_pieces: int, seconds: fl
     )
 
 
-def number(value: float) -> str:
-    return f"{value:.3f}".replace("-", "−")
+def number(value: float, digits: int = 3) -> str:
+    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def frame(page: str) -> str:
@@ -187,9 +187,9 @@ def beam_tree(tree: BeamTree) -> str:
                 middle = (start + end) // 2
                 curve = f"M{start} {before}C{middle} {before} {middle} {y} {end} {y}"
                 lines.append(f'<path class="{kind}" d="{curve}"/>')
-            piece, figures = tree.pieces[step][place], number(one.log_prob)[:-1]
+            piece, figures = tree.pieces[step][place], number(one.log_prob, 2)
             if one.score is not None:
-                figures += f" → {number(one.score)[:-1]}"
+                figures += f" → {number(one.score, 2)}"
             shown = piece if len(piece) <= MOST_LETTERS else f"{piece[: MOST_LETTERS - 1]}…"
             box = f'<rect x="{x - BOX // 2}" y="{y - 18}" width="{BOX}" height="36" rx="6"/>'
             pieces.append(

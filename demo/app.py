@@ -62,8 +62,8 @@ def build(model: str, compared: str) -> Any:
                 MOST_BEAMS,
                 4,
                 step=1,
-                label="Beams",
-                info="Width of the search",
+                label="Beam width",
+                info="Of the search",
                 elem_id="beams",
             )
         button = gr.Button("Translate", variant="primary", elem_id="translate")

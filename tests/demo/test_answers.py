@@ -93,7 +93,7 @@ def test_the_beam_tree_is_the_record():
             0,
             2,
             (
-                BeamCandidate(1, (6, 2), -1.0, ENDED, None, -0.9),
+                BeamCandidate(1, (6, 2), -1.006, ENDED, None, -0.906),
                 BeamCandidate(0, (5, 8), -1.25, CUT_OFF, None, -1.1),
             ),
             True,
@@ -112,7 +112,7 @@ def test_the_beam_tree_is_the_record():
         ("goes_on", "a", left, rows[0], "−0.50"),
         ("goes_on wins", "b", left, rows[1], "−0.75"),
         ("dropped", "c", left, rows[2], "−4.00"),
-        ("ended wins", "</s>", right, rows[0], "−1.00 → −0.90"),
+        ("ended wins", "</s>", right, rows[0], "−1.01 → −0.91"),
         ("cut_off", "<", right, rows[1], "−1.25 → −1.10"),
     ]
     first, second = (answers.TOP + answers.ROW * place + answers.ROW // 2 for place in (0, 1))
