@@ -2,9 +2,9 @@
 """Registration with the library's Auto classes and with `pipeline()`, as late as it can be.
 
 The library's modules of these take seconds to import, our model's as long again. So nothing is
-imported for the registration: it waits until the library's modules are imported by somebody. The
-mappings of models then hold stand-ins, because modules that our model's file imports may be half
-imported at that moment; once that file is imported too, they hold the classes themselves.
+imported for the registration: it waits until the library's modules are imported by somebody. They
+then get stand-ins for our classes, because modules that our files import may be half imported at
+that moment; once our files are imported too, they get the classes themselves.
 """
 
 import importlib
@@ -33,9 +33,18 @@ def register() -> None:
     # First of all finders, and before the question what is imported: another thread may import it.
     sys.meta_path.insert(0, watch)
     for name in WATCHED:
-        if name in sys.modules:
+        if name in sys.modules or _is_begun(name):
             importlib.import_module(name)  # waits for a thread that is still at it
             watch.note(name)
+
+
+def _is_begun(name: str) -> bool:
+    """Whether a thread has begun to import a module that is not there yet.
+
+    It may have asked the finders before ours was one of them. Only Python's own table of locks
+    tells; where there is none, such a thread is the one case in which the model is not registered.
+    """
+    return name in getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
 
 
 class Watch:
@@ -63,31 +72,30 @@ class Watch:
         if name == AUTO_CONFIG:
             config = importlib.import_module(CONFIGURATION).VaswaniConfig
             sys.modules[AUTO_CONFIG].AutoConfig.register(config.model_type, config, exist_ok=True)
-        elif name == PIPELINES:
-            if PIPELINE not in sys.modules:  # which else is what imports the library's
-                importlib.import_module(PIPELINE)
-        elif name == PIPELINE:
-            self._register_pipeline()
+        elif name in (PIPELINES, PIPELINE):
+            if PIPELINES in self.imported:
+                self._register_pipeline()
         elif AUTO_MODELS in self.imported:
             config = importlib.import_module(CONFIGURATION).VaswaniConfig
             for auto_class, model_class in CLASSES.items():
-                model = (
-                    getattr(sys.modules[MODELS], model_class)
-                    if MODELS in self.imported
-                    else StandIn(model_class, (), {"__module__": MODELS, "config_class": config})
-                )
+                model = self._class_of(MODELS, model_class, config_class=config)
                 getattr(sys.modules[AUTO_MODELS], auto_class).register(config, model, exist_ok=True)
 
     def _register_pipeline(self) -> None:
         registry = sys.modules[PIPELINES].PIPELINE_REGISTRY
         task = importlib.import_module(CONFIGURATION).TRANSLATION_TASK
-        if task not in registry.supported_tasks:  # the library warns of a second time
-            registry.register_pipeline(
-                task,
-                pipeline_class=sys.modules[PIPELINE].VaswaniTranslationPipeline,
-                pt_model=sys.modules[AUTO_MODELS].AutoModelForSeq2SeqLM,
-                type="text",
-            )
+        pipeline = self._class_of(PIPELINE, "VaswaniTranslationPipeline")
+        if task in registry.supported_tasks:  # the library warns of a second time
+            registry.supported_tasks[task]["impl"] = pipeline
+            return
+        model = sys.modules[AUTO_MODELS].AutoModelForSeq2SeqLM
+        registry.register_pipeline(task, pipeline_class=pipeline, pt_model=model, type="text")
+
+    def _class_of(self, module: str, name: str, **attributes: Any) -> Any:
+        """A class of a module of ours, or what stands in for it until the module is imported."""
+        if module in self.imported:
+            return getattr(sys.modules[module], name)
+        return StandIn(name, (), {"__module__": module, **attributes})
 
 
 class Loader:
@@ -109,7 +117,13 @@ class Loader:
 
 
 class StandIn(type):
-    """A class of the model's that is not imported yet; any use of it imports the class."""
+    """A class of ours that is not imported yet; any use of it imports the class."""
 
     def __getattr__(cls, name: str) -> Any:
-        return getattr(getattr(importlib.import_module(MODELS), cls.__name__), name)
+        return getattr(cls._imported(), name)
+
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        return cls._imported()(*arguments, **options)
+
+    def _imported(cls) -> Any:
+        return getattr(importlib.import_module(cls.__module__), cls.__name__)
