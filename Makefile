@@ -6,12 +6,13 @@ INSTALLED := $(VENV)/.installed
 BIN := $(VENV)/bin
 MLINTER_RULES := $(VENV)/mlinter_rules.toml
 
-.PHONY: help install demo docs lint test clean
+.PHONY: help install demo page docs lint test clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make install   create $(VENV) with everything that training and the tests need"
 	@echo "make demo      train a small model and show what it translates (DEMO_ARGS is passed on)"
+	@echo "make page      serve a page on which a model translates (PAGE_ARGS is passed on)"
 	@echo "make docs      build the documentation as a site, in build/site"
 	@echo "make lint      style, types, the order of imports and the library's own model linter"
 	@echo "make test      install, lint, and every test but those marked slow"
@@ -24,11 +25,15 @@ $(INSTALLED): pyproject.toml constraints.txt
 		echo "Python 3.11 or later is needed, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
 			"name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -c constraints.txt -e ".[train,export,parsing,plot,sentences,serve,docs,dev]"
+	$(BIN)/python -m pip install -c constraints.txt \
+		-e ".[train,export,page,parsing,plot,sentences,serve,docs,dev]"
 	@touch $@
 
 demo: install
 	$(BIN)/python training/run.py demo $(DEMO_ARGS)
+
+page: install
+	$(BIN)/python demo/app.py $(PAGE_ARGS)
 
 # Not --quiet, which lets broken links and anchors pass. The variable silences an announcement.
 docs: install

@@ -9,6 +9,7 @@ from types import ModuleType
 EXTRAS = {
     "ctranslate2": "export",
     "fastapi": "serve",
+    "gradio": "page",
     "matplotlib": "plot",
     "nltk": "parsing",
     "onnx": "export",
