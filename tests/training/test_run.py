@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shlex
-import socket
 import subprocess
 import sys
 from fnmatch import fnmatchcase
@@ -17,7 +16,8 @@ import yaml
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from tests.training.runs import results_of, run_here
+from tests.training.runs import results_of, run_here, warm_start
+from tests.training.warm import together
 from training.loop import callbacks
 from training.loop.locking import LOCK
 from training.loop.output_dir import WRITTEN_AT_END, WRITTEN_FIRST
@@ -308,15 +308,9 @@ def test_minutes_make_checkpoints(text, tmp_path, a_minute_each):
 
 
 def test_two_processes_train_as_one(finished, text, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launch = [
-        *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"),
-        *("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"),
-        *("--dynamo_backend", "no", "--main_process_port", str(port)),
-    ]
-    run([*launch, "training/run.py", *arguments(text, tmp_path)])
+    argv = arguments(text, tmp_path)
+    done = warm_start().run("training/run.py", *argv, environments=together(os.environ, 2))
+    assert done.returncode == 0, done.stderr[-6000:]
     results = results_of(tmp_path)
     assert results["hardware"]["processes"] == 2
     assert results["training"]["updates"] == 24
@@ -405,22 +399,8 @@ def test_an_update_is_that_of_the_summed_loss_over_all_target_tokens(untrained, 
     ]
     (tmp_path / "tiny.yaml").write_text(TINY)
     if spread == "two processes":
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        launch = [
-            *(
-                sys.executable,
-                "-m",
-                "accelerate.commands.launch",
-                "--multi_gpu",
-                "--num_processes",
-                "2",
-            ),
-            *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
-            *("--main_process_port", str(port)),
-        ]
-        run([*launch, "training/run.py", *command])
+        done = warm_start().run("training/run.py", *command, environments=together(os.environ, 2))
+        assert done.returncode == 0, done.stderr[-6000:]
     else:
         run_here(*command, "--gradient_accumulation_steps", "2")
     saved = load_file(tmp_path / "out" / "checkpoint-1" / "model.safetensors")
