@@ -1,11 +1,13 @@
 """The whole of training/run.py on a few made-up pairs."""
 
+import contextlib
 import json
 import os
 import random
 import shlex
 import subprocess
 import sys
+import tempfile
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from training.loop import callbacks
 from training.loop.locking import LOCK
 from training.loop.output_dir import WRITTEN_AT_END, WRITTEN_FIRST
 from training.loop.trainer import VaswaniTrainer
+from vaswani_hf import cli
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -98,8 +101,14 @@ def finished(text, tmp_path_factory):
 @pytest.fixture(scope="module")
 def translated(finished, text):
     """The lines that `vaswani-hf translate` prints for the test sentences."""
-    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(finished[0])]
-    return run([*command, str(text / "test.en")]).stdout.splitlines()
+    command = ["translate", "--model", str(finished[0]), str(text / "test.en")]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as lines,
+        contextlib.redirect_stdout(lines),
+    ):
+        assert cli.main(command) == 0
+        lines.seek(0)
+        return lines.read().splitlines()
 
 
 def test_the_output_folder_holds_all_that_is_needed(finished):
