@@ -83,7 +83,7 @@ def write_report(
     Args:
         name: of the benchmark; the file is `DATE-NAME.json`.
         figures: what was measured.
-        folder: where to; `results/` unless given.
+        folder: where to, made if it is missing; `results/` unless given.
         packages: whose versions matter.
     """
     date = datetime.now(UTC).date().isoformat()
@@ -97,6 +97,7 @@ def write_report(
         **figures,
     }
     path = (folder or RESULTS) / f"{date}-{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
     print(f"Wrote {path}.")

@@ -133,6 +133,37 @@ def _letters(chooser: random.Random, count: int) -> list[str]:
     return [" ".join(chooser.choices(LETTERS, k=chooser.randint(1, LONGEST))) for _ in range(count)]
 
 
+@pytest.fixture(scope="session")
+def unlearned_parser() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """A model that has learned nothing, and a tokenizer that knows the words of trees."""
+    from tests.parsing.treebank import SENTENCES
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+    from vaswani_hf.parsing import linearize, tree_of_text
+    from vaswani_hf.parsing.constraint import tree_words
+
+    trees = [tree_of_text(text) for text in SENTENCES]
+    tokenizer = train_tokenizer(
+        [" ".join(tree.words()) for tree in trees] * 3,
+        vocab_size=340,
+        are_files=False,
+        whole_words=tree_words([linearize(tree) for tree in trees]),
+        show_progress=False,
+    )
+    torch.manual_seed(0)
+    model = VaswaniForConditionalGeneration(
+        VaswaniConfig(
+            vocab_size=len(tokenizer),
+            d_model=16,
+            d_ff=32,
+            num_heads=2,
+            encoder_layers=1,
+            decoder_layers=1,
+        )
+    )
+    model.generation_config.max_extra_tokens = 40
+    return model.eval(), tokenizer
+
+
 @pytest.fixture
 def hub_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubServer]:
     """A running Hub, where alice and bob may write, alice in the organisation lab too.

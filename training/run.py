@@ -16,10 +16,12 @@ from typing import Any
 
 from training.loop.signals import exit_if_stopped, exit_on_signals, silence_ctrl_c
 from training.loop.terminal import ignore_lost_output
+from vaswani_hf.processor import keep_freed_memory, wait_briefly
 
 
 if __name__ == "__main__":
     silence_ctrl_c()  # the imports below take seconds
+    wait_briefly()  # which torch reads when it is imported
 
 from training.errors import in_one_line, require_packages
 
@@ -69,7 +71,6 @@ from training.settings.reading import parse_arguments
 from training.settings.rules import check_streaming, do_without_validation
 from training.settings.usage import asks_for_help, usage
 from vaswani_hf.hub.upload import export
-from vaswani_hf.processor import keep_freed_memory
 from vaswani_hf.text.terminal import escape_unprintable
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .configuration_vaswani import VaswaniConfig
     from .modeling_vaswani import VaswaniForConditionalGeneration, VaswaniModel
     from .tokenization_vaswani import train_tokenizer
-    from .translation import CTranslate2Translator, Translator
+    from .translation import CTranslate2Translator, Translator, VaswaniEnsemble
 
 
 __version__ = "0.1.0"
@@ -25,6 +25,7 @@ __all__ = [
     "CTranslate2Translator",
     "Translator",
     "VaswaniConfig",
+    "VaswaniEnsemble",
     "VaswaniForConditionalGeneration",
     "VaswaniModel",
     "train_tokenizer",
@@ -36,6 +37,7 @@ __getattr__, __dir__ = imported_at_use(
         "CTranslate2Translator": "translation",
         "Translator": "translation",
         "VaswaniConfig": "configuration_vaswani",
+        "VaswaniEnsemble": "translation",
         "VaswaniForConditionalGeneration": "modeling_vaswani",
         "VaswaniModel": "modeling_vaswani",
         "train_tokenizer": "tokenization_vaswani",
@@ -44,6 +46,7 @@ __getattr__, __dir__ = imported_at_use(
         "generation_vaswani": "generation_vaswani",
         "hub": "hub",
         "modeling_vaswani": "modeling_vaswani",
+        "parsing": "parsing",
         "tokenization_vaswani": "tokenization_vaswani",
         "translation": "translation",
     },

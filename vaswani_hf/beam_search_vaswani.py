@@ -15,7 +15,7 @@ Shapes: `B` sentences, `K` beams, `C` candidates, `V` pieces, `n` generated toke
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -26,7 +26,7 @@ from transformers.generation import GenerateBeamEncoderDecoderOutput
 from transformers.modeling_outputs import BaseModelOutput
 
 from .beam_cache_vaswani import BeamCache, gather_hypotheses, make_beam_cache
-from .decoding_vaswani import DecoderSteps, decoder_steps, is_worth_dropping, processed
+from .decoding_vaswani import DecoderSteps, is_worth_dropping, processed
 from .search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
 
 
@@ -173,6 +173,7 @@ def beam_search(
     generation_config: GenerationConfig,
     is_cache_given: bool,
     synced_gpus: bool = False,
+    on_step: "Callable[[BeamStep], object] | None" = None,
     **model_kwargs: Any,
 ) -> Any:
     """Find the best translations of each sentence (section 6.1).
@@ -195,6 +196,7 @@ def beam_search(
         generation_config: the merged settings.
         is_cache_given: whether the caller of `generate()` gave the cache.
         synced_gpus: whether to call the model until every process is done.
+        on_step: is told of every step of every sentence.
         model_kwargs: the model's arguments, with `B * K` rows; the memory and its mask with `B`, or
             with `B * K` beside a cache that has them.
 
@@ -225,17 +227,21 @@ def beam_search(
         log_probs = decoder.next_log_probs(beams.ids.flatten(0, 1))
         found = beams.continued(log_probs, num_candidates, generation_config.do_sample)
         is_cut_off = (limits[beams.sentences] <= found.num_tokens) & ~beams.is_done
-        has_ended = found.has_ended(ends, criteria, history.scores)
-        has_ended = rules.with_cut_off(has_ended, is_cut_off)
+        ends_itself = found.has_ended(ends, criteria, history.scores)
+        has_ended = rules.with_cut_off(ends_itself, is_cut_off)
         if has_ended.any():
             ended.add(*found.competing(has_ended, rules))
-        beams, rows = found.going_on(has_ended, num_beams)
+        beams, chosen = found.going_on(has_ended, num_beams)
+        rows = found.rows.gather(1, chosen)
         if is_cut_off.any():
             scores = rules.scores(beams.log_probs, found.num_tokens)
             ended.fill(*beams.hypotheses(scores, is_cut_off))
         so_far, ahead = ended.scores[beams.sentences], limits[beams.sentences]
         is_settled = rules.is_settled(beams.log_probs, found.num_tokens, ahead, so_far)
         beams.is_done = beams.is_done | is_cut_off | is_settled
+        if on_step is not None:
+            for step in _watched(found, beams, chosen, rules, ends_itself, has_ended, is_cut_off):
+                on_step(step)
         is_over = _is_over(beams.is_done, synced_gpus)
         if is_over and not returns_dict:
             break
@@ -286,7 +292,7 @@ class Beams(Hypotheses):
     def start(cls, input_ids: Tensor, num_beams: int) -> Self:
         """Beams that hold the prompt, `(B * K, length)`, and are alike: only the first counts."""
         num_sentences, device = len(input_ids) // num_beams, input_ids.device
-        log_probs = torch.zeros(num_sentences, num_beams, device=device)
+        log_probs = torch.zeros(num_sentences, num_beams, dtype=sum_dtype(device), device=device)
         log_probs[:, 1:] = -math.inf
         return cls(
             sentences=torch.arange(num_sentences, device=device),
@@ -315,7 +321,10 @@ class Beams(Hypotheses):
             do_sample: whether to draw them by their probabilities.
         """
         num_beams = self.log_probs.shape[1]
-        totals = token_log_probs.unflatten(0, (-1, num_beams)).add_(self.log_probs.unsqueeze(-1))
+        # What float32 adds is small: how far each beam is behind the best one.
+        best = self.log_probs[:, :1].clamp(min=torch.finfo(torch.float32).min)
+        behind = (self.log_probs - best).to(token_log_probs.dtype)
+        totals = token_log_probs.unflatten(0, (-1, num_beams)).add_(behind.unsqueeze(-1))
         log_probs, places = _candidates(totals, num_candidates, do_sample)
         num_pieces = token_log_probs.shape[-1]
         tokens, beams = places % num_pieces, places // num_pieces  # (B, C)
@@ -325,7 +334,7 @@ class Beams(Hypotheses):
         return Continuations(
             sentences=self.sentences,
             is_done=self.is_done,
-            log_probs=log_probs,
+            log_probs=log_probs + best,
             ids=torch.cat((self.ids.flatten(0, 1)[rows], tokens.unsqueeze(-1)), dim=-1),
             beam_indices=torch.cat(
                 (self.beam_indices.flatten(0, 1)[rows], given_rows.unsqueeze(-1)), dim=-1
@@ -369,7 +378,7 @@ class Continuations(Hypotheses):
         return self.sentences[gains], scores[gains, :num], ids, beam_indices
 
     def going_on(self, has_ended: Tensor, num_beams: int) -> tuple[Beams, Tensor]:
-        """The K best that have not ended, and the rows `(B, K)` that they continue."""
+        """The K best that have not ended, and their places `(B, K)` among the C."""
         log_probs, chosen = self.log_probs.masked_fill(has_ended, -math.inf).topk(num_beams)
         beams = Beams(
             sentences=self.sentences,
@@ -378,7 +387,7 @@ class Continuations(Hypotheses):
             ids=gather_hypotheses(self.ids, chosen),
             beam_indices=gather_hypotheses(self.beam_indices, chosen),
         )
-        return beams, self.rows.gather(1, chosen)
+        return beams, chosen
 
 
 def _candidates(totals: Tensor, count: int, do_sample: bool) -> tuple[Tensor, Tensor]:
@@ -416,6 +425,11 @@ def topk_by_chunks(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, chosen)
 
 
+def sum_dtype(device: torch.device) -> torch.dtype:
+    """What log-probabilities of many pieces are summed in: float64, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 class EndedHypotheses:
     """The K best ended hypotheses of each sentence, best first.
 
@@ -432,7 +446,7 @@ class EndedHypotheses:
     def __init__(self, input_ids: Tensor, num_beams: int, longest: int, pad_token_id: int) -> None:
         self.prompt_length, self.pad_token_id = input_ids.shape[1], pad_token_id
         shape, device = (len(input_ids) // num_beams, num_beams), input_ids.device
-        self.scores = torch.full(shape, -math.inf, device=device)
+        self.scores = torch.full(shape, -math.inf, dtype=sum_dtype(device), device=device)
         self.ids = torch.full((*shape, self.prompt_length + longest), pad_token_id, device=device)
         self.beam_indices = torch.full((*shape, longest), -1, dtype=torch.int, device=device)
 
@@ -488,8 +502,112 @@ class EndedHypotheses:
             for values in (self.beam_indices, self.ids)
         )
         longest = int(beam_indices.ge(0).sum(dim=1).max())
-        scores = self.scores.gather(1, places).flatten()
+        scores = self.scores.gather(1, places).flatten().float()
         return ids[:, : self.prompt_length + longest], scores, beam_indices[:, :longest]
+
+
+# What a caller may watch
+
+GOES_ON, ENDED, CUT_OFF, DROPPED = "goes_on", "ended", "cut_off", "dropped"
+
+
+@dataclass(frozen=True)
+class BeamCandidate:
+    """A continuation of a beam by one piece.
+
+    Attributes:
+        parent: the beam that it continues: its `beam` in the step before, 0 in the first step.
+        ids: generated so far, without what the target was given to start with.
+        log_prob: of these.
+        outcome: `"goes_on"` for the K best that have not ended; `"ended"`; `"cut_off"` at the
+            limit, where they end in their middle; or `"dropped"`, what is none of these, or has
+            ended and may not compete.
+        beam: the place among those that go on, the best first; `None` for others.
+        score: the log-probability divided by the length penalty, of what has ended or is cut off;
+            else `None`. The search returns the best by it. By the paper's rules, what is cut off
+            comes after all that has ended.
+    """
+
+    parent: int
+    ids: tuple[int, ...]
+    log_prob: float
+    outcome: str
+    beam: int | None
+    score: float | None
+
+    @property
+    def token(self) -> int:
+        """The piece that the step has added."""
+        return self.ids[-1]
+
+
+@dataclass(frozen=True)
+class BeamStep:
+    """What one step of beam search does to one sentence.
+
+    Attributes:
+        sentence: place in the batch, counted from 0.
+        num_tokens: of each candidate; 1 in the first step.
+        candidates: the best continuations of all beams together, the best first.
+        is_done: whether the search of this sentence ends here; then nothing is made of the
+            candidates that would go on.
+    """
+
+    sentence: int
+    num_tokens: int
+    candidates: tuple[BeamCandidate, ...]
+    is_done: bool
+
+
+def _watched(
+    found: Continuations,
+    beams: Beams,
+    chosen: Tensor,
+    rules: SearchRules,
+    ends_itself: Tensor,
+    has_ended: Tensor,
+    is_cut_off: Tensor,
+) -> Iterator[BeamStep]:
+    """The records of a step, of the sentences that were not done before it.
+
+    Args:
+        found: the candidates.
+        beams: those that go on.
+        chosen: `(B, K)`, their places among the candidates.
+        rules: of the search.
+        ends_itself: `(B, C)`, candidates that end without a limit.
+        has_ended: likewise, by the rules.
+        is_cut_off: `(B,)`, sentences that have reached theirs.
+    """
+    scores = rules.scores(found.log_probs, found.num_tokens)
+    num_competing = rules.num_competing(ends_itself.shape[1])
+    parents, ids = found.rows % rules.num_beams, found.ids[..., -found.num_tokens :]
+    for row in (~found.is_done).nonzero().flatten().tolist():
+        places = {
+            place: beam
+            for beam, place in enumerate(chosen[row].tolist())
+            if beams.log_probs[row, beam] > -math.inf
+        }
+        candidates = []
+        for place, log_prob in enumerate(found.log_probs[row].tolist()):
+            if log_prob == -math.inf:  # what there is not
+                continue
+            outcome = GOES_ON if place in places else DROPPED
+            competes = has_ended[row, place] and place < num_competing
+            if competes or (outcome == GOES_ON and is_cut_off[row]):
+                outcome = ENDED if ends_itself[row, place] else CUT_OFF
+            candidates.append(
+                BeamCandidate(
+                    parent=int(parents[row, place]),
+                    ids=tuple(ids[row, place].tolist()),
+                    log_prob=log_prob,
+                    outcome=outcome,
+                    beam=places[place] if outcome == GOES_ON else None,
+                    score=float(scores[row, place]) if outcome in (ENDED, CUT_OFF) else None,
+                )
+            )
+        is_done = bool(beams.is_done[row])
+        yield BeamStep(int(found.sentences[row]), found.num_tokens, tuple(candidates), is_done)
 
 
 # The model's part
@@ -516,7 +634,7 @@ class BeamDecoder:
         num_beams = generation_config.num_beams
         steps = None
         if not history.wants_rows:
-            steps = decoder_steps(model, num_beams, is_cache_given, model_kwargs)
+            steps = model.decoder_steps(num_beams, is_cache_given, model_kwargs)
         self.cache: BeamCache | DecoderSteps = steps or make_beam_cache(
             model_kwargs.pop("past_key_values", None),
             num_beams,
@@ -633,4 +751,12 @@ def takes_any_mask(model: Any) -> bool:
     return getattr(model.config, "_attn_implementation", None) in ("eager", "sdpa")
 
 
-__all__ = ["LibraryRules", "PaperRules", "SearchRules", "beam_search", "wu_length_penalty"]
+__all__ = [
+    "BeamCandidate",
+    "BeamStep",
+    "LibraryRules",
+    "PaperRules",
+    "SearchRules",
+    "beam_search",
+    "wu_length_penalty",
+]

@@ -19,6 +19,12 @@ from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassFieldValidationError
 from transformers import PreTrainedConfig
 from transformers.dynamic_module_utils import get_relative_import_files
+from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
+
+
+TRANSLATION_TASK = (
+    "vaswani-translation"  # our name for `pipeline()`; the library blocks `translation`
+)
 
 
 @strict
@@ -164,17 +170,46 @@ class VaswaniConfig(PreTrainedConfig):
     def save_pretrained(
         self, save_directory: str | PathLike[str], *args: Any, **kwargs: Any
     ) -> None:
-        """Write `config.json`, and beside it the code that its `auto_map` names, if it has one.
+        """Write `config.json`, and beside it the code that it names, if it names any.
 
-        A model from the Hub has one, and would else load only where this package is installed.
+        A model from the Hub names some by `auto_map` and `custom_pipelines`, and would else load
+        only where this package is installed. A pipeline whose code is not at hand is left out.
         """
+        here, there = Path(__file__).parent, Path(save_directory)
+        entries = self.__dict__
+        pipelines = {
+            task: entry
+            for task, entry in entries.get("custom_pipelines", {}).items()
+            if any((folder / _file_of(entry["impl"])).is_file() for folder in (here, there))
+        }
+        if pipelines:
+            entries["custom_pipelines"] = pipelines
+        else:
+            entries.pop("custom_pipelines", None)
         super().save_pretrained(save_directory, *args, **kwargs)
         auto_map = getattr(self, "auto_map", None) or {}
-        named = {str(name).partition(".")[0] for name in auto_map.values()}
-        for path in sorted(Path(__file__).parent.glob("*.py")):
-            if path.stem in named:
+        classes = [*auto_map.values(), *(entry["impl"] for entry in pipelines.values())]
+        named = {_file_of(name) for name in classes}
+        for path in sorted(here.glob("*.py")):
+            if path.name in named:
                 for file in (path, *map(Path, get_relative_import_files(path))):
-                    shutil.copyfile(file, Path(save_directory) / file.name)
+                    shutil.copyfile(file, there / file.name)
+
+    @property
+    def custom_pipelines(self) -> dict[str, Any]:
+        """Pipelines whose code is in the model's folder, by task, as the library asks for them.
+
+        Ours is no such one where the package brings it: the library would run the folder's code
+        instead, or refuse to.
+        """
+        entries = self.__dict__.get("custom_pipelines", {})
+        if __name__.startswith(f"{TRANSFORMERS_DYNAMIC_MODULE_NAME}."):
+            return entries
+        return {task: entry for task, entry in entries.items() if task != TRANSLATION_TASK}
+
+    @custom_pipelines.setter
+    def custom_pipelines(self, entries: dict[str, Any]) -> None:
+        self.__dict__["custom_pipelines"] = entries
 
     @property
     def head_widths(self) -> tuple[int, int]:
@@ -263,6 +298,11 @@ class VaswaniConfig(PreTrainedConfig):
         return f"{field} ({aliases[0]})" if aliases else field
 
 
+def _file_of(reference: Any) -> str:
+    """The file of a class in a model's folder, which is written `module.Class`."""
+    return str(reference).partition(".")[0] + ".py"
+
+
 def _refuse_contradicting_aliases(config: VaswaniConfig, kwargs: dict[str, Any]) -> None:
     defaults = type(config).__dataclass_fields__
     for alias in kwargs.keys() & config.attribute_map.keys():
@@ -275,4 +315,4 @@ def _refuse_contradicting_aliases(config: VaswaniConfig, kwargs: dict[str, Any])
             )
 
 
-__all__ = ["VaswaniConfig"]
+__all__ = ["TRANSLATION_TASK", "VaswaniConfig"]

@@ -24,6 +24,7 @@ Shapes: `B` sentences, `K` beams, `V` pieces, `n` generated tokens.
 """
 
 import copy
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -45,8 +46,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
 from .beam_cache_vaswani import num_memory_rows, reorder_rows, with_memory_rows
-from .beam_search_vaswani import RULES, beam_search
-from .decoding_vaswani import decoder_steps
+from .beam_search_vaswani import RULES, BeamCandidate, BeamStep, beam_search
+from .decoding_vaswani import DecoderSteps, decoder_steps
 from .greedy_search_vaswani import greedy_search
 from .search_settings_vaswani import PAPER, POWER, WU, check_length_penalty, wu_length_penalty
 
@@ -82,12 +83,14 @@ class SearchRequest:
         is_cache_given: whether the caller gave `past_key_values`.
         limits: `(B,)`, tokens that each translation may have by its source; `None` for any number.
         criterion: says the same to the library's own searches.
+        on_step: is told of every step.
     """
 
     length_penalty_type: str
     is_cache_given: bool
     limits: Tensor | None = None
     criterion: SourceLengthCriteria | None = None
+    on_step: Callable[[BeamStep], object] | None = None
 
 
 # The library calls `_beam_search()` within `generate()` and hands on only what it knows itself.
@@ -116,7 +119,7 @@ class VaswaniGenerationMixin(GenerationMixin):
         *arguments: Any,
         **kwargs: Any,
     ) -> Any:
-        """Translate source ids `(B, S)`; all that the library's `generate()` takes, and two more.
+        """Translate source ids `(B, S)`; all that the library's `generate()` takes, and three more.
 
         Args:
             inputs: source ids, `(B, S)`; or `input_ids`, `inputs_embeds`, `encoder_outputs`; where
@@ -125,22 +128,31 @@ class VaswaniGenerationMixin(GenerationMixin):
             logits_processor: as the library's.
             stopping_criteria: as the library's.
             arguments: the library's further ones, in its order.
-            kwargs: the library's, arguments of `forward`, and two of this model.
+            kwargs: the library's, arguments of `forward`, and three of this model.
                 `length_penalty_type`: `"wu"` divides a log-probability by ((5 + n) /
                 6)^length_penalty, `"power"` by n^length_penalty, as the library does; a config that
                 says neither means `"power"`.
                 `max_extra_tokens`: a translation has at most so many tokens more than the real
                 tokens of its source; does not hold where `max_new_tokens` or `max_length` is given
                 to this call, unless it is given beside it.
+                `on_step`: a function that beam search calls with a `BeamStep` for each step of each
+                sentence.
 
         Returns:
             As the library's: ids, or with `return_dict_in_generate` ids, scores and more.
 
         Raises:
-            ValueError: if one of the two or `length_penalty` has a value that it cannot have.
+            ValueError: if one of the entries or `length_penalty` has a value that it cannot have,
+                or `on_step` is given and `num_beams` is 1.
         """
         self._check_entries(kwargs, generation_config)
         request = self._request(inputs, generation_config, kwargs)
+        request.on_step = kwargs.pop("on_step", None)
+        num_beams = _entry("num_beams", kwargs, generation_config, self.generation_config)
+        if request.on_step is not None and (num_beams or 1) == 1:
+            raise ValueError(
+                "on_step is for beam search, got num_beams=1; take more beams, or a streamer."
+            )
         if request.criterion is not None:
             given = stopping_criteria or []
             stopping_criteria = StoppingCriteriaList([*given, request.criterion])
@@ -216,6 +228,15 @@ class VaswaniGenerationMixin(GenerationMixin):
         chosen = steps[rows, torch.arange(num_tokens, device=rows.device), tokens]
         return chosen.masked_fill(~is_generated, 0.0)
 
+    def decoder_steps(
+        self, num_beams: int, is_cache_given: bool, model_kwargs: dict[str, Any]
+    ) -> DecoderSteps | None:
+        """The steps of a search, or `None` where the model itself must be called.
+
+        Arguments are those of the function of this name.
+        """
+        return decoder_steps(self, num_beams, is_cache_given, model_kwargs)
+
     def _check_entries(
         self, kwargs: dict[str, Any], generation_config: GenerationConfig | None
     ) -> None:
@@ -247,9 +268,7 @@ class VaswaniGenerationMixin(GenerationMixin):
         limits = self._length_limits(inputs, generation_config, kwargs)
         if limits is None:
             return SearchRequest(penalty or POWER, is_cache_given)
-        prompt = kwargs.get("decoder_input_ids")
-        prompt_length = 1 if prompt is None else prompt.shape[1]
-        criterion = SourceLengthCriteria(limits, prompt_length)
+        criterion = SourceLengthCriteria(limits, _prompt_length(kwargs))
         return SearchRequest(penalty or POWER, is_cache_given, limits, criterion)
 
     def _librarys_arguments(
@@ -282,7 +301,8 @@ class VaswaniGenerationMixin(GenerationMixin):
             return None
         limits = source_lengths(inputs, kwargs) + extra
         if self.config.position_encoding == "learned":  # which end
-            limits = limits.clamp(max=self.config.max_position_embeddings)
+            most = self.config.max_position_embeddings - (_prompt_length(kwargs) - 1)
+            limits = limits.clamp(max=most)
         return limits.clamp(min=1)
 
     def _expand_inputs_for_generation(
@@ -369,6 +389,7 @@ class VaswaniGenerationMixin(GenerationMixin):
             generation_config=generation_config,
             is_cache_given=request.is_cache_given,
             synced_gpus=synced_gpus,
+            on_step=request.on_step,
             **model_kwargs,
         )
 
@@ -401,7 +422,7 @@ class VaswaniGenerationMixin(GenerationMixin):
         steps = None
         # Without an end the library goes on with sentences that have reached their limit.
         if wants_ids_alone and len(ends) and generation_config.pad_token_id is not None:
-            steps = decoder_steps(self, 1, request.is_cache_given, model_kwargs)
+            steps = self.decoder_steps(1, request.is_cache_given, model_kwargs)
         if steps is None:
             return super()._sample(
                 input_ids,
@@ -435,6 +456,12 @@ def source_lengths(inputs: Tensor | None, kwargs: dict[str, Any]) -> Tensor:
         return torch.ones(1, dtype=torch.long)
     memory = encoder_outputs[0]
     return torch.full((len(memory),), memory.shape[1], device=memory.device)
+
+
+def _prompt_length(kwargs: dict[str, Any]) -> int:
+    """Tokens that each target is given to start with."""
+    prompt = kwargs.get("decoder_input_ids")
+    return 1 if prompt is None else prompt.shape[1]
 
 
 def _limits(request: SearchRequest, longest: int, ids: Tensor) -> Tensor:
@@ -497,4 +524,10 @@ def _says_length(kwargs: dict[str, Any], generation_config: GenerationConfig | N
     return any(length is not None for length in lengths)
 
 
-__all__ = ["VaswaniGenerationMixin", "beam_search", "wu_length_penalty"]
+__all__ = [
+    "BeamCandidate",
+    "BeamStep",
+    "VaswaniGenerationMixin",
+    "beam_search",
+    "wu_length_penalty",
+]

@@ -13,6 +13,8 @@
 Shapes: `B` sentences, `V` vocabulary.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import LogitsProcessorList
@@ -35,7 +37,8 @@ def greedy_search(
         input_ids: what each target starts with, `(B, length)`.
         limits: `(B,)`, tokens that each translation may have; of fewer than 1 one is made.
         ends: pieces that end a translation.
-        logits_processor: changes logits, `(B, V)`.
+        logits_processor: changes logits, `(B, V)`; what has a method `keep_rows` is told of the
+            places, `(rows,)`, that stay when others leave the batch.
         pad_token_id: what follows the last token.
 
     Returns:
@@ -47,6 +50,9 @@ def greedy_search(
     is_done = torch.zeros(len(ids), dtype=torch.bool)
     running = torch.arange(len(ids))  # places in the batch as it was given
     begin = length = input_ids.shape[1]
+    # Processors count on the rows, but for those that can be told which are left.
+    told: list[Any] = [one for one in logits_processor if hasattr(one, "keep_rows")]
+    drops_sentences = len(told) == len(logits_processor)
     while True:
         logits = steps.logits(ids[running, :length]).float()
         logits = processed(logits_processor, ids[running, :length], logits)
@@ -56,10 +62,11 @@ def greedy_search(
         is_done = is_done | torch.isin(pieces, ends) | (limits[running] <= length - begin)
         if is_done.all():
             return ids[:, :length]
-        # Processors may count on the rows.
-        if not len(logits_processor) and is_worth_dropping(is_done):
+        if drops_sentences and is_worth_dropping(is_done):
             stays = (~is_done).nonzero().flatten()
             steps.keep(stays)
+            for processor in told:
+                processor.keep_rows(stays)
             running, is_done = running[stays], is_done[stays]
 
 

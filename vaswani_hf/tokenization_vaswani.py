@@ -12,7 +12,7 @@ in the text first, and saves no such setting in `tokenizer.json`.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -43,17 +43,22 @@ def join_pieces(text: str) -> str:
     return text.replace(f"{SPLIT_MARK} ", "")
 
 
-def check_vocab_size(vocab_size: int) -> int:
+def check_vocab_size(vocab_size: int, num_whole_words: int = 0) -> int:
     """The number of pieces that every vocabulary has; a `ValueError` if there is no room for more.
 
     Args:
         vocab_size: number of pieces at most.
+        num_whole_words: words that are a piece each.
     """
-    num_fixed = len(SPECIAL_TOKENS) + len(BYTES)
+    num_fixed = len(SPECIAL_TOKENS) + len(BYTES) + num_whole_words
     if vocab_size <= num_fixed:
+        names = (
+            "special pieces, bytes and whole words"
+            if num_whole_words
+            else ("special pieces and bytes")
+        )
         raise ValueError(
-            f"vocab_size must be above {num_fixed} (special pieces and bytes), got "
-            f"vocab_size={vocab_size}."
+            f"vocab_size must be above {num_fixed} ({names}), got vocab_size={vocab_size}."
         )
     return num_fixed
 
@@ -65,6 +70,7 @@ def train_tokenizer(
     are_files: bool = True,
     max_characters: int | None = None,
     split_digits: bool = False,
+    whole_words: Sequence[str] = (),
     model_max_length: int | None = None,
     show_progress: bool = True,
 ) -> PreTrainedTokenizerFast:
@@ -80,6 +86,8 @@ def train_tokenizer(
         max_characters: how many characters, the most frequent ones, become pieces; others are
             spelled by their UTF-8 bytes. `None` for a quarter of `vocab_size`.
         split_digits: whether every digit is a piece of its own.
+        whole_words: words that are a piece each, whether or not the corpus has them, such as the
+            tags and brackets of trees; their ids follow those of the bytes, in this order.
         model_max_length: a longer sequence, in tokens, makes the tokenizer warn; `None` for none.
         show_progress: whether to draw a progress bar.
 
@@ -91,7 +99,8 @@ def train_tokenizer(
             not UTF-8.
         FileNotFoundError: if a file is missing.
     """
-    num_fixed = check_vocab_size(vocab_size)
+    whole = [WORD_START + word for word in whole_words]
+    num_fixed = check_vocab_size(vocab_size, len(whole))
     sentences = _lines_of(corpus) if are_files else iter(corpus)
     learner = Tokenizer(models.BPE())
     learner.normalizer = _normalizer()
@@ -111,7 +120,7 @@ def train_tokenizer(
     pieces = sorted(learned["vocab"], key=learned["vocab"].get)
     # A corpus in which "<0x41>" or "</s>" is frequent would learn it as a piece of its own.
     fixed = (*SPECIAL_TOKENS, *BYTES)
-    vocabulary = dict.fromkeys([*fixed, *pieces])
+    vocabulary = dict.fromkeys([*fixed, *whole, *pieces])
     merges = [tuple(merge) for merge in learned["merges"] if "".join(merge) not in fixed]
     tokenizer = Tokenizer(
         models.BPE(
@@ -119,6 +128,7 @@ def train_tokenizer(
             merges=merges,
             unk_token=UNK,
             byte_fallback=True,
+            ignore_merges=bool(whole),  # a word that is a piece is not put together of others
         )
     )
     tokenizer.normalizer, tokenizer.pre_tokenizer = _normalizer(), _pre_tokenizer(split_digits)

@@ -14,7 +14,7 @@ def test_calls_run_in_turn_round_after_round():
 
 
 def test_a_report_has_its_date_in_the_name_and_names_the_processor(tmp_path):
-    path = write_report("speed", {"rows": [1]}, tmp_path, packages=("torch",))
+    path = write_report("speed", {"rows": [1]}, tmp_path / "new", packages=("torch",))
     report = json.loads(path.read_text())
     assert path.name == f"{report['date']}-speed.json"
     assert report["rows"] == [1] and report["machine"] == processor()

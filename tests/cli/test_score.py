@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from vaswani_hf import Translator, VaswaniConfig, VaswaniForConditionalGeneration
 from vaswani_hf.cli import main
@@ -221,3 +222,10 @@ def test_files_that_cannot_be_are_refused(copier_folder, files, run, command, tm
     assert "device='nonsense'" in refusal(device="nonsense")
     (tmp_path / "bad").write_bytes(b"a\n\xff\nb\nc\n")
     assert "bad, line 2 is not UTF-8" in refusal(target=tmp_path / "bad")
+
+
+def test_threads_are_those_that_are_asked_for(copier_folder, files, run):
+    status, lines, _ = run("score", *pair_options(copier_folder, files), "--threads", "2")
+    found = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert (status, len(lines), found) == (0, 4, 2)

@@ -305,8 +305,9 @@ def test_configurations_come_along(paper):
 
 
 def test_configuration_points_at_no_code_that_stays_behind(paper):
-    assert "auto_map" in json.loads((paper.source / "config.json").read_text())
-    assert "auto_map" not in json.loads((paper.folder / "config.json").read_text())
+    entries = {"auto_map", "custom_pipelines"}
+    assert entries <= json.loads((paper.source / "config.json").read_text()).keys()
+    assert not entries & json.loads((paper.folder / "config.json").read_text()).keys()
 
 
 @pytest.mark.parametrize("subfolder", ["", "target_tokenizer"])

@@ -25,6 +25,7 @@ from accelerate.commands.launch import launch_command_parser
 
 from tests.conftest import REPOSITORY
 from tests.docs.pages import PAGES, blocks, commands, read
+from tests.parsing.treebank import SENTENCES
 from training.settings.reading import parse_arguments
 from vaswani_hf import cli, conversion
 from vaswani_hf.hub.folder import export
@@ -40,6 +41,7 @@ SMALL = (
     "--vocab_size 300 --d_model 32 --d_ff 64 --num_heads 2 --encoder_layers 1 --decoder_layers 1 "
     "--source_tokens 200 --target_tokens 200 --max_steps 2 --save_minutes 9 --use_cpu true"
 )
+SERVED = []  # the application that `vaswani-hf serve` of a page has made
 # Runs commands of the Hub one after the other in one process, which spares the imports.
 SEVERAL = """
 import json, sys
@@ -50,14 +52,17 @@ for argv in json.loads(sys.argv[1]):
 
 
 @pytest.fixture(scope="module")
-def original(copier, tmp_path_factory):
+def original(copier, unlearned_parser, tmp_path_factory):
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
-    for name in ("demo", "mine"):
+    for name in ("demo", "mine", "other"):
         run = folder / "runs" / name
         export(*copier, run)
         log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]
         (run / "log_history.json").write_text(json.dumps(log))
+    export(*unlearned_parser, folder / "runs" / "parser")
+    for split in ("train", "valid"):
+        (folder / f"{split}.trees").write_text("".join(f"{tree}\n" for tree in SENTENCES))
     for split, count in [("train", 60), ("valid", 3), ("test", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)
@@ -101,6 +106,8 @@ def vaswani_hf(argv, given=""):
         return ""
     if "--split" in argv and importlib.util.find_spec("sentencex") is None:
         return ""
+    if argv[0] == "serve":
+        return serve(argv)
     way = [option for option in ("--from", "--to") if argv[0] == "convert" and option in argv]
     name = f"{way[0][2:]}_{argv[argv.index(way[0]) + 1]}" if way else None
     with (
@@ -118,6 +125,40 @@ def vaswani_hf(argv, given=""):
         assert cli.main(argv) == 0, argv
         output.seek(0)
         return output.read()
+
+
+def serve(argv):
+    """All but listening: what `curl` sends comes to the application another way."""
+    if importlib.util.find_spec("fastapi") is None:
+        return ""
+
+    def take(server, bound):
+        server.queue.start()
+        SERVED[:] = [server.config.app]
+
+    with (
+        mock.patch("vaswani_hf.server.running.bind"),
+        mock.patch("vaswani_hf.server.running.serve", take),
+    ):
+        assert cli.main(argv) == 0, argv
+    return ""
+
+
+def curl(words, given=""):
+    if importlib.util.find_spec("fastapi") is None:
+        return ""
+    from fastapi.testclient import TestClient
+
+    silent, url, *options = words
+    path = re.fullmatch(r"http://127\.0\.0\.1:5000(/\w+)", url)[1]
+    values = {name: [] for name in ("-d", "-H")}
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        values[name].append(value)
+    headers = dict(header.split(": ") for header in values["-H"])
+    headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
+    answer = TestClient(SERVED[0]).post(path, content="&".join(values["-d"]), headers=headers)
+    assert silent == "-s" and answer.status_code == 200, answer.text
+    return answer.text
 
 
 def python(words, given=""):
@@ -218,6 +259,7 @@ PROGRAMS = {
     "sacrebleu": sacrebleu,
     "sed": sed,
     "cat": cat,
+    "curl": curl,
     "xargs": xargs,
     "sbatch": sbatch,
     "hf": installed("auth", "login"),
@@ -227,7 +269,7 @@ PROGRAMS = {
 
 def execute(code):
     """A Python block, as a script of its own."""
-    packages = {"import peft": "peft", "split=": "sentencex"}
+    packages = {"import peft": "peft", "import ray": "ray", "split=": "sentencex"}
     needed = [package for sign, package in packages.items() if sign in code]
     if any(importlib.util.find_spec(package) is None for package in needed):
         compile(code, "block", "exec")
@@ -252,6 +294,8 @@ def test_what_a_page_tells_to_type_works(page, request):
             assert isinstance(yaml.safe_load(block.text), dict)
             if name := re.search(r"This is `([\w.]+\.yaml)`:$", block.before):
                 Path(name[1]).write_text(block.text)
+        for name in re.findall(r'(?: -o |save_picture\(.*, ")([\w.]+)', block.text):
+            assert Path(name).stat().st_size > 1000, name
 
 
 # What comes of it
@@ -279,19 +323,6 @@ def test_the_tokenizer_of_its_page_is_saved(workplace):
     (block,) = [block for block in blocks("docs/tokenizer.md") if block.language == "python"]
     execute(block.text)
     assert Path("tokenizer", "tokenizer.json").is_file()
-
-
-def test_pictures_have_the_names_of_their_page(workplace):
-    pytest.importorskip("matplotlib")
-    for page in ("docs/pictures.md", "docs/watching.md"):
-        for block in blocks(page):
-            if block.language == "python":
-                execute(block.text)
-            elif "vaswani-hf plot" in block.text:
-                for command in commands(block):
-                    type_in(command)
-    for name in ("curves.png", "both.png", "schedule.png", "positions.svg", "curves.pdf"):
-        assert Path(name).stat().st_size > 1000, name
 
 
 def environment_of(variables):

@@ -17,7 +17,7 @@ from vaswani_hf import cli
 WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
 FOLDERS = ("benchmarks", "docs", "tests", "training", "vaswani_hf")
 # Of every program, ruff, TensorBoard, Slurm.
-ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap"}
+ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"}
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 
 
@@ -48,10 +48,12 @@ def test_options_exist(page, options, capsys):
     if named:
         for command in (
             *("translate", "score", "align", "evaluate", "compare"),
-            *("convert", "push", "plot"),
+            *("parse", "evalb", "convert", "push", "plot", "serve"),
+            *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
+            *("draw positions", "draw schedule"),
         ):
             with pytest.raises(SystemExit):
-                cli.main([command, "--help"])
+                cli.main([*command.split(), "--help"])
         named -= set(OPTION.findall(capsys.readouterr().out))
     assert not named
 

@@ -47,6 +47,28 @@ print(tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True))
 print(type(AutoModel.from_pretrained(folder, trust_remote_code=True)).__name__)
 print(type(AutoConfig.from_pretrained(folder, trust_remote_code=True)).__module__)
 """
+# By the library's pipeline, its task named and then found; and what is saved of it.
+PIPELINE_WITHOUT_PACKAGE = (
+    WITHOUT_PACKAGE.partition("from transformers")[0]
+    + """
+import json, os
+from transformers import pipeline
+folder, saved = sys.argv[1:]
+named = pipeline("vaswani-translation", model=folder, trust_remote_code=True, device="cpu")
+print(named(["a b c", "", "h"], batch_size=2))
+found = pipeline(model=folder, trust_remote_code=True, device="cpu")
+print(found("d e", num_beams=1), type(found).__module__.partition(".")[0])
+try:
+    pipeline("vaswani-translation", model=folder, trust_remote_code=False)
+except ValueError as error:
+    print("trust_remote_code" in str(error))
+named.save_pretrained(saved)
+config = json.load(open(os.path.join(saved, "config.json")))
+pipelines = config.get("custom_pipelines", {}).values()
+classes = [*config["auto_map"].values(), *(entry["impl"] for entry in pipelines)]
+print({name.partition(".")[0] + ".py" for name in classes} <= set(os.listdir(saved)))
+"""
+)
 
 # Runs the command line again and again in one process, which spares the imports. One request a
 # line: arguments, and the user whose token is set. Waits before another attempt are cut short.

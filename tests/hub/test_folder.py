@@ -19,6 +19,7 @@ def test_a_configuration_names_no_code_that_is_not_beside_it(exported, copier, t
     assert "auto_map" not in json.loads((tmp_path / "unnamed" / "config.json").read_text())
     elsewhere = AutoConfig.from_pretrained(exported)
     elsewhere.auto_map = {"AutoConfig": "lab/model--configuration_vaswani.VaswaniConfig"}
+    elsewhere.custom_pipelines = {}
     elsewhere.save_pretrained(tmp_path / "elsewhere")
     assert not list((tmp_path / "elsewhere").glob("*.py"))
 

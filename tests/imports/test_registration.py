@@ -1,4 +1,4 @@
-"""The model is registered whatever is imported first, and nothing is imported for that."""
+"""Model and pipeline are registered whatever is imported first; nothing is imported for that."""
 
 import json
 import os
@@ -17,6 +17,7 @@ import importlib, threading
 from concurrent.futures import ThreadPoolExecutor
 names = ["vaswani_hf", "transformers.models.auto.modeling_auto", "vaswani_hf.modeling_vaswani"]
 names += ["transformers.models.auto.configuration_auto", "transformers.modeling_layers"]
+names += ["transformers.pipelines", "vaswani_hf.pipeline_vaswani"]
 barrier = threading.Barrier(len(names))
 def load(name):
     barrier.wait()
@@ -48,6 +49,10 @@ ORDERS = [
     "from transformers import AutoModel; from vaswani_hf import VaswaniConfig",
     "import importlib, vaswani_hf; importlib.reload(vaswani_hf)",
     "import pickle; pickle.loads({config})",  # as a spawned process does
+    "import vaswani_hf; from transformers import pipeline",
+    "from transformers import pipeline; import vaswani_hf",
+    "import vaswani_hf.pipeline_vaswani",
+    "import importlib, vaswani_hf, transformers.pipelines; importlib.reload(vaswani_hf)",
     AN_ERROR_FIRST,
     NO_MODEL_UNTIL_IT_IS_LOOKED_FOR,
     THREADS,
@@ -72,8 +77,15 @@ for auto, name in (AutoModel, "VaswaniModel"), (
     model = auto.from_config(config)
     assert type(model) is getattr(vaswani_hf, name), type(model)
     assert auto._model_mapping[type(config)] is type(model)
-loader = sys.modules["transformers.models.auto.modeling_auto"].__spec__.loader
-assert type(loader).__module__.startswith(("importlib", "_frozen_importlib")), loader
+watched = ["transformers.models.auto.modeling_auto"]
+if "transformers.pipelines" in sys.modules:
+    watched.append("transformers.pipelines")
+    tasks = sys.modules["transformers.pipelines"].PIPELINE_REGISTRY.supported_tasks
+    from vaswani_hf.pipeline_vaswani import VaswaniTranslationPipeline
+    assert tasks["vaswani-translation"]["impl"] is VaswaniTranslationPipeline
+for name in watched:
+    loader = sys.modules[name].__spec__.loader
+    assert type(loader).__module__.startswith(("importlib", "_frozen_importlib")), loader
 '''
 assert "transformers.models.auto" not in sys.modules
 orders = json.load(sys.stdin)

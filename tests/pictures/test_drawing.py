@@ -1,9 +1,18 @@
 import pytest
 
-from vaswani_hf.pictures.drawing import Curve, draw_curve, new_figure, save_picture
+from vaswani_hf.pictures.drawing import (
+    Curve,
+    draw_curve,
+    finish,
+    fonts_for,
+    new_figure,
+    save_picture,
+    shades_of,
+    theme_of,
+)
 
 
-pytest.importorskip("matplotlib")
+to_hex = pytest.importorskip("matplotlib.colors").to_hex
 
 
 def scale_of(values, *, is_ratio):
@@ -31,3 +40,34 @@ def test_an_unknown_suffix_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"picture\.gif: .*\.png, \.svg, \.pdf"):
         save_picture(new_figure(), tmp_path / "picture.gif")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_characters_that_no_font_has_are_named_below():
+    figure = new_figure("dark")
+    figure.subplots().set_title("a \U0001fffd b")  # a code that stands for nothing
+    note = [text.get_text() for text in finish(figure, "dark").texts]
+    assert figure.axes[0].get_title() == "a □ b"
+    assert note == ["□: no installed font has U+1FFFD; install one, such as Noto."]
+
+
+def test_matplotlibs_own_font_is_enough_for_what_it_has():
+    assert fonts_for("Größe ▁weiß </s> …") == (["DejaVu Sans"], "")
+
+
+def test_axes_have_the_colours_of_the_theme():
+    figure = new_figure("dark")
+    axes = figure.subplots()
+    axes.set_xlabel("x")
+    axes.text(0, 0, "chosen", color="#ff0000")
+    finish(figure, "dark")
+    dark = theme_of("dark")
+    assert to_hex(figure.get_facecolor()) == to_hex(axes.get_facecolor()) == dark.paper.lower()
+    assert axes.xaxis.label.get_color() == dark.ink
+    assert axes.texts[0].get_color() == "#ff0000"
+
+
+def test_shades_differ_in_lightness_from_one_to_the_next():
+    for name in ("light", "dark"):
+        rows = [shades_of(name)(place / 20)[:3] for place in range(21)]
+        light = [0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in rows]
+        assert light in (sorted(light), sorted(light, reverse=True))

@@ -3,11 +3,34 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from vaswani_hf import processor
-from vaswani_hf.processor import available_cores, paying_threads, threads_of_environment
+from vaswani_hf.processor import (
+    available_cores,
+    paying_threads,
+    threads_of_environment,
+    wait_briefly,
+)
+
+
+REPOSITORY = Path(__file__).parents[2]
+# Runs a program until it imports torch, and says what OpenMP would be told then.
+UNTIL_TORCH = """
+import os, runpy, sys
+
+class BeforeTorch:
+    def find_spec(self, name, *_):
+        if name == "torch":
+            print("spins:", os.environ.get("GOMP_SPINCOUNT"), flush=True)
+            os._exit(0)
+
+sys.meta_path.insert(0, BeforeTorch())
+program, sys.argv = sys.argv[1], sys.argv[1:]
+runpy.run_module(program, run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture
@@ -116,3 +139,30 @@ def test_freed_memory_is_used_again():
 
 def test_what_the_user_says_of_malloc_holds():
     assert not processor.keep_freed_memory({"MALLOC_ARENA_MAX": "2"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("training.run", "demo"), ("vaswani_hf.cli", "translate", "--model", ".")],
+    ids=("training", "translate"),
+)
+@pytest.mark.parametrize(
+    ("given", "spins"), [({}, "3000"), ({"OMP_WAIT_POLICY": "active"}, "None")], ids=("", "given")
+)
+def test_programs_tell_openmp_to_wait_briefly_before_torch_reads_it(arguments, given, spins):
+    kept = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    run = subprocess.run(
+        [sys.executable, "-c", UNTIL_TORCH, *arguments],
+        cwd=REPOSITORY,
+        env=kept | given,
+        input="A line.\n",
+        capture_output=True,
+        text=True,
+    )
+    assert f"spins: {spins}\n" in run.stdout, run.stderr
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
+def test_how_threads_wait_is_the_users_choice(name):
+    environment = {name: "1"}
+    assert not wait_briefly(environment) and environment == {name: "1"}

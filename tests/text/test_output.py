@@ -2,9 +2,14 @@ import json
 import os
 import random
 import signal
+import tempfile
 import threading
+from pathlib import Path
+from unittest import mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vaswani_hf.text import output
 from vaswani_hf.text.output import Output, OutputFile
@@ -160,3 +165,31 @@ def test_ctrl_c_leaves_whole_lines_only(heeded_signals):
     os.close(reader)
     assert b"".join(received).decode() == text
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@given(st.lists(st.sampled_from([b"", b"a", b"\n", b"bb\n"]), max_size=30), st.integers(1, 4))
+@settings(max_examples=50, deadline=None)
+def test_whole_groups_of_lines_are_counted_and_kept(parts, num_each):
+    content = b"".join(parts)
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(output, "_BLOCK_BYTES", 5):
+        path = Path(folder) / "out"
+        path.write_bytes(content)
+        path.with_name("out.progress").write_text("{}")
+        lines = content.splitlines(keepends=True)
+        num_whole = sum(line.endswith(b"\n") for line in lines) // num_each
+        if not content:
+            return
+        with OutputFile(path, {}, resume=True, num_each=num_each) as file:
+            assert file.num_lines == num_whole
+            file.write("last\n")
+        assert path.read_bytes() == b"".join(lines[: num_whole * num_each]) + b"last\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's full device")
+def test_a_full_disk_is_named(tmp_path):
+    with open("/dev/full", "w") as full, pytest.raises(OSError, match=r"No space.*standard output"):
+        Output(full).write("a\n")
+    with pytest.raises(OSError, match=f"No space.*{tmp_path}/out"):  # noqa: SIM117
+        with OutputFile(tmp_path / "out", RUN, resume=False) as file:
+            os.dup2(os.open("/dev/full", os.O_WRONLY), file.file.fileno())
+            file.write("a\n")

@@ -16,6 +16,16 @@ def test_shards_one_after_the_other_are_the_file(content, count):
     assert [line for shard in lines for line in shard] == io.BytesIO(content).readlines()
 
 
+@given(st.lists(st.binary(max_size=9), max_size=40).map(b"\n".join), st.integers(1, 12))
+def test_the_lines_before_a_shard_are_those_of_the_shards_before(content, count):
+    file, num_before = io.BytesIO(content), 0
+    for number in range(1, count + 1):
+        shard = Shard(number, count)
+        lines = list(shard.lines(file))
+        assert shard.num_lines_before(file) == num_before
+        num_before += len(lines)
+
+
 def test_a_line_is_of_the_shard_in_which_it_begins():
     # Twelve bytes by three: lines begin at 0, 3, 4 and 9; the second shard begins with one.
     content = b"aa\n\nbbbb\ncc\n"

@@ -224,6 +224,17 @@ def test_the_length_penalty_is_that_of_the_search_unless_given(name, request):
         asked.score("s0", "t0", length_penalty_type="other")
 
 
+@pytest.mark.parametrize("name", ["translator", "engine"])
+@pytest.mark.parametrize("token", [-1, 23])
+def test_ids_that_the_vocabulary_lacks_are_named(name, request, token):
+    asked = request.getfixturevalue(name)
+    message = f"no piece of id {token}, for its vocabulary has 23 pieces, 0 to 22"
+    with pytest.raises(PairError, match=rf"target 1 .* {message}"):
+        asked.score([[3, EOS], [3, EOS]], [[4, EOS], [4, token, EOS]])
+    with pytest.raises(PairError, match=rf"source 0 .* {message}"):
+        asked.score([[token, EOS]], [[4, EOS]])
+
+
 def test_a_cut_off_target_needs_a_position_more_of_ctranslate2(engine):
     # The table has 32 positions.
     assert len(engine.score([[3, EOS]], [[4] * 31 + [EOS]])[0].log_probs) == 32

@@ -12,9 +12,9 @@ from ..settings.fields import DataArguments
 
 
 # Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
-TEXT_FIELDS = ("dataset", "dataset_config", "train_source", "train_target", "train_file")
+_LIST_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
+TEXT_FIELDS = ("dataset", "dataset_config", *_LIST_FIELDS)
 READING_FIELDS = ("train_split", "source_column", "target_column")  # as the recipe says unless set
-_LIST_FIELDS = ("train_source", "train_target", "train_file")
 
 
 @dataclass(frozen=True)

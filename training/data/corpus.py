@@ -2,7 +2,7 @@
 """The text of a run, by split: from files, from datasets or made up."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,13 +15,14 @@ from .cleaning import KEPT, CheckedText, CleaningRules, check_text, count_by_cor
 from .corpora import CorpusPlan, plan_corpora, shares
 from .files import files_of, pair_of, pairs_of_files
 from .hub_datasets import pairs_of_dataset, rows_of_dataset
+from .trees import pairs_of_trees, tree_files_of
 
 
 SPLITS = ("train", "validation", "test")
 SAMPLE_PAIRS = 1_000_000  # teach the vocabulary when streaming, unless said otherwise
 NO_TRAINING_DATA = (
     "There is no training data: give --dataset, or --train_source and --train_target, or "
-    "--train_file, or --corpora."
+    "--train_file, or --train_trees, or --corpora."
 )
 
 
@@ -49,13 +50,14 @@ class Corpus:
     rules: CleaningRules | None = None
     checked: CheckedText | None = None
 
-    def sentences(self) -> Iterator[str]:
-        """The texts that the vocabulary is learned from, sources and targets of usable pairs.
+    def sentences(self, sides: Sequence[str] = ("source", "target")) -> Iterator[str]:
+        """The texts that the vocabulary is learned from, by default both sides of usable pairs.
 
         Pairs that turn out too long once they are encoded are among them.
         """
         if "train" not in self.splits:
-            return itertools.chain.from_iterable(self._streamed_sample())
+            chosen = [("source", "target").index(side) for side in sides]
+            return (pair[place] for pair in self._streamed_sample() for place in chosen)
         train = self.splits["train"]
         places = np.arange(len(train))
         if self.checked is not None:
@@ -65,9 +67,9 @@ class Corpus:
             places = places[np.arange(self.sample_pairs) * len(places) // self.sample_pairs]
         if len(places) < len(train):
             train = train.select(places)
-        return itertools.chain(train["source"], train["target"])
+        return itertools.chain.from_iterable(train[side] for side in sides)
 
-    def _streamed_sample(self) -> Iterator[tuple[str, str]]:
+    def _streamed_sample(self) -> Iterator[tuple[Any, Any]]:
         """The first usable pairs of each corpus, as many as its share."""
         count = SAMPLE_PAIRS if self.sample_pairs is None else self.sample_pairs
         for plan, share in zip(self.plans, shares(self.plans) or [1.0], strict=True):
@@ -93,6 +95,12 @@ def load_corpus(arguments: DataArguments, seed: int = 0) -> Corpus:
         FileNotFoundError: if a file is missing.
     """
     plans = plan_corpora(arguments)
+    for plan in plans:
+        if bool(plan.arguments.train_trees) != bool(plans[0].arguments.train_trees):
+            raise ValueError(
+                f"corpora: of {plans[0].name} and {plan.name} one has trees and one other text; "
+                f"name train_trees for all of them or for none."
+            )
     splits: dict[str, Dataset] = {}
     for split in SPLITS[1:]:
         pairs = _load_split(arguments, split, seed)
@@ -120,6 +128,9 @@ def _load_training_text(arguments: DataArguments, seed: int) -> Dataset:
 
 
 def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
+    trees = tree_files_of(arguments, split)
+    if trees is not None:
+        return pairs_of_trees(trees, split)
     files = files_of(arguments, split)
     if files is not None:
         return pairs_of_files(files, arguments, split)
@@ -149,6 +160,9 @@ def stream_pairs(arguments: DataArguments) -> IterableDataset:
         ValueError: if there is no training data, or it cannot be streamed.
         FileNotFoundError: if a file is missing.
     """
+    trees = tree_files_of(arguments, "train")
+    if trees is not None:
+        return pairs_of_trees(trees, "train", streaming=True)
     files = files_of(arguments, "train")
     if files is not None:
         return pairs_of_files(files, arguments, "train", streaming=True)
@@ -165,7 +179,7 @@ def read_row(row: dict[str, Any], arguments: DataArguments) -> tuple[str | None,
     Raises:
         ValueError: if the columns that the arguments name are not there.
     """
-    if files_of(arguments, "train") is not None:
+    if arguments.train_trees or files_of(arguments, "train") is not None:
         return row["source"], row["target"]
     keys = (arguments.source_column, arguments.target_column)
     return pair_of(row, keys, f"{arguments.dataset}, split {arguments.train_split}")

@@ -3,7 +3,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
@@ -87,19 +87,27 @@ def _require_files(files: Files) -> None:
             raise FileNotFoundError(f"There is no file {path}.")
 
 
+def state_of(files: Iterable[Path]) -> tuple[Any, ...]:
+    """What changes with the content of files.
+
+    `datasets` keeps what a generator gave under the hash of its arguments: a changed file must
+    change them. A tuple, as it takes a list for shards and would read the files once for each.
+    """
+    return tuple((str(path.resolve()), *_size_and_time(path)) for path in files)
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
 def _how_to_read(files: Files, arguments: DataArguments, split: str) -> dict[str, Any]:
-    # `datasets` keeps what a generator gave under the hash of its arguments: a changed file must
-    # change them. Tuples, as it takes a list for shards and would read the files once for each.
-    state = tuple(
-        (str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns)
-        for path in itertools.chain(*files)
-    )
     return {
         "files": files,
         "keys": (arguments.source_column, arguments.target_column),
         # A test set is not to lose sentences.
         "drop_undecodable": arguments.drop_undecodable and split == "train",
-        "state": state,
+        "state": state_of(itertools.chain(*files)),
     }
 
 

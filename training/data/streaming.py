@@ -196,7 +196,12 @@ def _settings_of_batches(
         "drop_undecodable": data.drop_undecodable,
         "corpora": [
             {"name": plan.name, "weight": plan.weight}
-            | {name: getattr(plan.arguments, name) for name in (*TEXT_FIELDS, *READING_FIELDS)}
+            | {
+                name: getattr(plan.arguments, name)
+                for name in (*TEXT_FIELDS, *READING_FIELDS)
+                # Checkpoints of translation need not know of trees.
+                if name != "train_trees" or plan.arguments.train_trees
+            }
             for plan in plans
         ],
     }

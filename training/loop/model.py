@@ -19,10 +19,11 @@ from vaswani_hf.modeling_vaswani import (
     EncoderLayer,
     FeedForward,
 )
+from vaswani_hf.parsing.constraint import tree_words
 from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 from ..data.corpus import Corpus
-from ..settings.fields import Arguments
+from ..settings.fields import PARSING, Arguments
 from .saving import explain_failed_write
 
 
@@ -152,14 +153,19 @@ def build_tokenizer(
         tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
         vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
+        is_parsing = arguments.training.task == PARSING
+        whole_words: list[str] = []
+        if is_parsing:
+            whole_words = tree_words(map(str.split, corpus.sentences(("target",))))
         # Python handles signals in the main thread only, and not while that merges pieces, which
         # takes minutes.
         with ThreadPoolExecutor(1) as learner:
             tokenizer = learner.submit(
                 train_tokenizer,
-                corpus.sentences(),
+                corpus.sentences(("source",)) if is_parsing else corpus.sentences(),
                 vocab_size,
                 are_files=False,
+                whole_words=whole_words,
                 split_digits=arguments.data.split_digits,
                 # The bar is not written through Python: a closed output would be an error.
                 show_progress=not arguments.training.disable_tqdm and sys.stdout.isatty(),

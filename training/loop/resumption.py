@@ -31,13 +31,13 @@ REGULARIZATION = {"dropout", "attention_dropout", "activation_dropout", "label_s
 # Where the text is found. It may move: its content is compared instead.
 TEXT_SOURCES = {
     *("dataset", "dataset_config", "train_split", "source_column", "target_column"),
-    *("train_source", "train_target", "train_file", "corpora"),
+    *("train_source", "train_target", "train_file", "train_trees", "treebank", "corpora"),
 }
 # Of the data, what does not change the training pairs.
 NOT_FOR_TRAINING = {"source_language", "target_language", "license"} | {
     f"{split}_{part}"
     for split in ("validation", "test")
-    for part in ("split", "source", "target", "file")
+    for part in ("split", "source", "target", "file", "trees")
 }
 # Of training, what decides the pairs of an update and the form of the optimizer's state.
 FIXED = (

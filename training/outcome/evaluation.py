@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What a model scores on a split: loss and perplexity a token, BLEU and exact match (section 6)."""
+"""What a model scores on a split: loss, and by its task BLEU or F1 (section 6)."""
 
 import dataclasses
 import math
@@ -11,15 +11,18 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from torch.utils.data import DataLoader
+from transformers import LogitsProcessorList
 
 from vaswani_hf.evaluation import Metric, Score
 from vaswani_hf.evaluation.metrics import NUM_RESAMPLES
+from vaswani_hf.parsing import TreeConstraint, TreePieces
 
 from ..data.collating import ArrowPairs
 from ..loop.sharding import is_sharded
 from ..loop.trainer import VaswaniTrainer
-from ..settings.fields import VaswaniTrainingArguments
+from ..settings.fields import PARSING, VaswaniTrainingArguments
 from .metrics import SacreBleu, exact_match
+from .parses import details_of, figures_of, parse_of
 
 
 class Translation(NamedTuple):
@@ -39,10 +42,12 @@ class Evaluation:
         sentences: pairs of the split.
         figures: `loss` (nats per token, unsmoothed) and `perplexity_per_token`; where the model has
             translated, `bleu` (0 to 100), `exact_match` (0 to 1) and, where it was asked for,
-            `compound_split_bleu`; after training `chrf++` (0 to 100).
+            `compound_split_bleu`; after training `chrf++` (0 to 100). Where it has parsed, those
+            that `parses.figures_of` names.
         translations: in the order of the split; none where the model has not translated.
         signatures: sacrebleu's, by the name of the figure.
         confidence: after training, `bleu` and `chrf++` with their 95 % confidence.
+        details: of parses, what `parses.details_of` tells.
     """
 
     split: str
@@ -51,6 +56,7 @@ class Evaluation:
     translations: tuple[Translation, ...] = ()
     signatures: Mapping[str, str] = field(default_factory=dict)
     confidence: Mapping[str, Score] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: Any) -> Evaluation:
@@ -67,6 +73,8 @@ def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: 
     model, args = trainer.model.eval(), trainer.args
     pairs = cast(ArrowPairs, loader.dataset).pairs
     translates = args.predict_with_generate and not args.prediction_loss_only
+    parses = args.task == PARSING and translates
+    pieces = TreePieces.of(trainer.processing_class) if parses else None
     nats_and_tokens = torch.zeros(2, dtype=torch.float64)
     translated: list[tuple[int, str]] = []
     for inputs in loader:
@@ -76,7 +84,7 @@ def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: 
         tokens = int((inputs["labels"] >= 0).sum())
         nats_and_tokens += torch.tensor([float(outputs.loss) * tokens, tokens])
         if translates:
-            translated += zip(index, _translate(trainer, inputs, search), strict=True)
+            translated += zip(index, _translate(trainer, inputs, search, pieces), strict=True)
         trainer.callback_handler.on_prediction_step(args, trainer.state, trainer.control)
     totals = trainer.accelerator.reduce(nats_and_tokens.float().to(args.device))
     nats, tokens = totals.tolist()
@@ -87,6 +95,8 @@ def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: 
     if not translates:
         return Evaluation(split, len(pairs), figures)
     by_place = dict(gather_object(translated))
+    if pieces is not None:
+        return _evaluation_of_parses(split, figures, pairs, by_place, pieces)
     translations = tuple(
         Translation(source, by_place[place], reference)
         for place, (source, reference) in enumerate(
@@ -113,11 +123,37 @@ def evaluate_with_beams(trainer: VaswaniTrainer, split: str, pairs: Dataset) -> 
     )
     evaluation = trainer.last_evaluation
     assert isinstance(evaluation, Evaluation)
-    return with_confidence(evaluation, training) if evaluation.translations else evaluation
+    has_bleu = "bleu" in evaluation.figures
+    return with_confidence(evaluation, training) if has_bleu else evaluation
+
+
+def _evaluation_of_parses(
+    split: str,
+    figures: Mapping[str, float],
+    pairs: Dataset,
+    by_place: Mapping[int, str],
+    pieces: TreePieces,
+) -> Evaluation:
+    tags = set(pieces.tags.values())
+    sources = pairs["source"]
+    parses = [
+        parse_of(source, by_place[place], reference, tags)
+        for place, (source, reference) in enumerate(zip(sources, pairs["target"], strict=True))
+    ]
+    trees = tuple(
+        Translation(source, str(parse.tree), str(parse.gold))
+        for source, parse in zip(sources, parses, strict=True)
+    )
+    return Evaluation(
+        split, len(pairs), {**figures, **figures_of(parses)}, trees, details=details_of(parses)
+    )
 
 
 def _translate(
-    trainer: VaswaniTrainer, inputs: dict[str, torch.Tensor], search: dict[str, Any]
+    trainer: VaswaniTrainer,
+    inputs: dict[str, torch.Tensor],
+    search: dict[str, Any],
+    pieces: TreePieces | None,
 ) -> list[str]:
     args, model = trainer.args, trainer.model
     options = {
@@ -128,6 +164,13 @@ def _translate(
         "synced_gpus": is_sharded(model) and args.world_size > 1,
     }
     options = {name: value for name, value in options.items() if value is not None}
+    if pieces is not None and args.constrained_search:
+        limits = inputs["attention_mask"].sum(dim=1) + args.max_extra_tokens
+        if args.generation_max_length is not None:
+            limits = limits.clamp(max=args.generation_max_length)
+        num_words = pieces.num_words(inputs["input_ids"])
+        constraint = TreeConstraint(pieces, num_words, limits.tolist())
+        options["logits_processor"] = LogitsProcessorList([constraint])
     with torch.no_grad(), trainer.compute_loss_context_manager():
         generated = model.generate(
             input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **options

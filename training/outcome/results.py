@@ -22,9 +22,10 @@ from vaswani_hf.pictures.runs import LOG_HISTORY
 from ..data.corpus import Corpus
 from ..loop.saving import explain_failed_write
 from ..loop.trainer import VaswaniTrainer
-from ..settings.fields import Arguments
+from ..settings.fields import PARSING, Arguments
 from .evaluation import Evaluation, Translation
 from .final_model import best_checkpoint
+from .parses import FIGURES
 from .samples import NUM_SAMPLES
 
 
@@ -125,6 +126,15 @@ class Results:
             "perplexity_per_token": figures["perplexity_per_token"],
             "sentences": evaluation.sentences,
         }
+        if "f1" in figures:
+            scores |= {name: figures[name] for name in (*FIGURES, "well_formed")}
+            scores |= evaluation.details
+            logger.info(
+                "%s: F1 %.2f (EVALB, COLLINS.prm, tags of punctuation given), recall %.2f, "
+                "precision %.2f, tagging accuracy %.2f, well-formed %.1f %%",
+                *(split, figures["f1"], figures["recall"], figures["precision"]),
+                *(figures["tagging_accuracy"], 100 * figures["well_formed"]),
+            )
         if "bleu" in figures:
             scores["bleu"] = figures["bleu"]
             scores["bleu_signature"] = signatures["bleu"]
@@ -187,17 +197,21 @@ class Results:
         logger.info("Wrote %s.", folder)
 
     def show(self) -> None:
-        """Print the first translations of the last evaluation, and how to translate more."""
+        """Print the first translations of the last evaluation, and how to make more."""
+        parses = self.arguments.training.task == PARSING
+        made = "parse" if parses else "translation"
         for source, translation, reference in self.translations[:NUM_SAMPLES]:
-            print(f"source       {source}\ntranslation  {translation}\nreference    {reference}\n")
+            print(f"source       {source}\n{made:<11}  {translation}\nreference    {reference}\n")
         for split, scores in self.figures["scores"].items():
             for name, shown in SHOWN.items():
                 if found := scores.get(f"{name}_confidence"):
                     interval = f"{found['mean']:.2f} ± {found['ci']:.2f}"
                     print(f"{split}: {shown} {scores[name]:.2f}, 95 % confidence {interval}")
+            if "f1" in scores:
+                print(f"{split}: F1 {scores['f1']:.2f}, {scores['sentences']} sentences")
         folder = self.arguments.training.output_dir
-        print(f"The model is in {folder}. Translate with:")
-        print(f"  vaswani-hf translate --model {shlex.quote(folder)}")
+        print(f"The model is in {folder}. {'Parse' if parses else 'Translate'} with:")
+        print(f"  vaswani-hf {'parse' if parses else 'translate'} --model {shlex.quote(folder)}")
 
 
 def current_commit() -> str | None:

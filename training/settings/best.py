@@ -4,6 +4,13 @@
 from transformers import TrainingArguments
 
 
+# What evaluations that search measure, by the task; the first is the metric unless one is chosen.
+MEASURED = {
+    "translation": ("bleu", "exact_match"),
+    "parsing": (
+        *("f1", "recall", "precision", "complete_match", "tagging_accuracy", "well_formed"),
+    ),
+}
 LOWER_IS_BETTER = ("loss", "perplexity_per_token")
 SCHEDULES_BY_METRIC = ("reduce_lr_on_plateau", "greedy")  # which lower the rate by evaluations
 
@@ -11,14 +18,15 @@ SCHEDULES_BY_METRIC = ("reduce_lr_on_plateau", "greedy")  # which lower the rate
 def choose_metric(training: TrainingArguments) -> None:
     """Set `metric_for_best_model`, where a setting asks for the best checkpoint, and its direction.
 
-    The metric is BLEU where evaluations measure BLEU, and the loss elsewhere.
+    The metric is BLEU, or for parsing F1, where evaluations measure it, and the loss elsewhere.
 
     Raises:
         ValueError: if evaluations do not measure the metric that was chosen.
     """
     measured = ["loss", "perplexity_per_token"]
+    by_search = MEASURED[training.task]
     if training.predict_with_generate and not training.prediction_loss_only:
-        measured += ["bleu", "exact_match"]
+        measured += by_search
         if training.compound_split_bleu is not None:
             measured.append("compound_split_bleu")
     wants_best = (
@@ -27,7 +35,9 @@ def choose_metric(training: TrainingArguments) -> None:
         or training.save_strategy == "best"
     )
     if training.metric_for_best_model is None and wants_best:
-        training.metric_for_best_model = "eval_bleu" if "bleu" in measured else "eval_loss"
+        training.metric_for_best_model = (
+            f"eval_{by_search[0]}" if by_search[0] in measured else "eval_loss"
+        )
     if training.metric_for_best_model is None:
         return
     name = training.metric_for_best_model.removeprefix("eval_")
@@ -35,7 +45,11 @@ def choose_metric(training: TrainingArguments) -> None:
         raise ValueError(
             f"metric_for_best_model={training.metric_for_best_model} is not measured; set one of "
             f"{', '.join(f'eval_{known}' for known in measured)}"
-            + ("." if "bleu" in measured else ", or eval_bleu with predict_with_generate.")
+            + (
+                "."
+                if by_search[0] in measured
+                else f", or eval_{by_search[0]} with predict_with_generate."
+            )
         )
     if training.greater_is_better is None:
         training.greater_is_better = name not in LOWER_IS_BETTER

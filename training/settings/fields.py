@@ -23,9 +23,11 @@ from .ranges import check_ranges
 
 
 NO_DATASET = "none"  # on the command line, where there is no null
-TRAINING_FILES = ("train_source", "train_target", "train_file")
-FILES = TRAINING_FILES + tuple(
-    f"{split}_{side}" for split in ("validation", "test") for side in ("source", "target", "file")
+TRANSLATION, PARSING = "translation", "parsing"
+KINDS_OF_FILES = ("source", "target", "file", "trees")
+TRAINING_FILES = tuple(f"train_{kind}" for kind in KINDS_OF_FILES)
+FILES = tuple(
+    f"{split}_{kind}" for split in ("train", "validation", "test") for kind in KINDS_OF_FILES
 )
 
 # Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
@@ -121,6 +123,28 @@ class DataArguments:
         default_factory=list,
         metadata={"help": "files of test pairs, .tsv or .jsonl, plain or .gz"},
     )
+    treebank: str | None = field(
+        default=None,
+        metadata={
+            "help": "folder of a treebank with a folder for each section, as the Penn Treebank's "
+            "`wsj` has them"
+        },
+    )
+    train_trees: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "parse trees to train on: sections of the treebank, such as `02-21`, or files "
+            "(.mrg or a tree a line, plain or .gz), or folders of .mrg files"
+        },
+    )
+    validation_trees: list[str] = field(
+        default_factory=list,
+        metadata={"help": "parse trees to validate on, named as in train_trees"},
+    )
+    test_trees: list[str] = field(
+        default_factory=list,
+        metadata={"help": "parse trees to test on, named as in train_trees"},
+    )
     split_digits: bool = field(
         default=False, metadata={"help": "give every digit a piece of its own in the vocabulary"}
     )
@@ -157,7 +181,8 @@ class DataArguments:
         default_factory=list,
         metadata={
             "help": "several training corpora: mappings of `name`, `weight` and the place of the "
-            "text (dataset, train_source and train_target, or train_file); JSON on the command line"
+            "text (dataset, train_source and train_target, train_file, or train_trees); JSON on "
+            "the command line"
         },
     )
     streaming: bool = field(
@@ -293,6 +318,18 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "waits for the device"
         },
     )
+    task: str = field(
+        default=TRANSLATION,
+        metadata={
+            "help": f"`{TRANSLATION}` of text, scored by BLEU, or `{PARSING}` of sentences to "
+            "trees (section 6.3), scored by EVALB's F1",
+            "choices": (TRANSLATION, PARSING),
+        },
+    )
+    constrained_search: bool = field(
+        default=False,
+        metadata={"help": "parsing: let evaluations search among trees alone"},
+    )
     average_last: int = field(
         default=5,
         metadata={"help": "number of last checkpoints that are averaged at the end; 1 for none"},
@@ -351,6 +388,11 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         check_best(self)
         check_kept(self)
         check_bleu(self)
+        if self.constrained_search and self.task != PARSING:
+            raise ValueError(
+                f"constrained_search=True searches for trees; set task to {PARSING}, or leave "
+                f"constrained_search out."
+            )
         self._name_run()
         if self.device_tokens is not None:
             self._work_out_accumulation(self.device_tokens)

@@ -10,7 +10,14 @@ from vaswani_hf.tokenization_vaswani import check_vocab_size
 
 from .best import SCHEDULES_BY_METRIC, what_compares
 from .budget import TokenBudget
-from .fields import Arguments, DataArguments, VaswaniTrainingArguments
+from .fields import (
+    FILES,
+    PARSING,
+    TRANSLATION,
+    Arguments,
+    DataArguments,
+    VaswaniTrainingArguments,
+)
 
 
 def check_together(arguments: Arguments) -> None:
@@ -28,10 +35,36 @@ def check_together(arguments: Arguments) -> None:
     if data.streaming and arguments.chosen.get("max_padding") is None:
         training.max_padding = 1.0
     check_warmup(training)
-    has_files = data.train_source or data.train_file or data.corpora
-    if has_files and not (data.dataset or data.validation_source or data.validation_file):
+    check_task(arguments)
+    has_files = data.train_source or data.train_file or data.train_trees or data.corpora
+    if has_files and not (
+        data.dataset or data.validation_source or data.validation_file or data.validation_trees
+    ):
         note = do_without_validation(training, arguments.given)
         arguments.notes += [note] if note else []
+
+
+def check_task(arguments: Arguments) -> None:
+    """Refuse trees for translation, and anything but trees for parsing.
+
+    Raises:
+        ValueError: naming the setting, and what would do.
+    """
+    data, task = arguments.data, arguments.training.task
+    trees = [name for name in FILES if name.endswith("_trees") and getattr(data, name)]
+    trees += ["corpora"] if any('"train_trees"' in text for text in data.corpora) else []
+    others = [name for name in ("dataset", *FILES) if name not in trees and getattr(data, name)]
+    if task == TRANSLATION and trees:
+        raise ValueError(f"{trees[0]} is for task={PARSING}, got task={task}; set task.")
+    if task == PARSING and others:
+        raise ValueError(
+            f"task={PARSING} learns from trees, and {others[0]} names other text; leave it out, "
+            f"and set train_trees."
+        )
+    if task == PARSING and not {"train_trees", "corpora"} & set(trees):
+        raise ValueError(f"task={PARSING} learns from trees, and none are named; set train_trees.")
+    if task == PARSING and data.segmented:
+        raise ValueError(f"segmented=True is for translation, got task={task}; leave it out.")
 
 
 def check_model(arguments: Arguments) -> None:
@@ -86,7 +119,8 @@ def do_without_validation(training: VaswaniTrainingArguments, given: Collection[
         if needs_validation:
             raise ValueError(
                 f"{setting} needs a validation set, and there is none: give --validation_source "
-                f"and --validation_target, or --validation_file, or leave out the setting."
+                f"and --validation_target, --validation_file or --validation_trees, or leave out "
+                f"the setting."
             )
     if training.eval_strategy == "no":
         return None

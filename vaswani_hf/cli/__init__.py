@@ -7,14 +7,19 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
+from ..processor import wait_briefly
 from ..text.terminal import escape_unprintable
 from .align import add_align
 from .compare import add_compare
 from .convert import add_convert
+from .draw import add_draw
+from .evalb import add_evalb
 from .evaluate import add_evaluate
+from .parse import add_parse
 from .plot import add_plot
 from .push import add_push
 from .score import add_score
+from .serve import add_serve
 from .translate import add_translate
 
 
@@ -23,11 +28,13 @@ INTERRUPTED = 130  # exit status: 128 plus the number of SIGINT
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    wait_briefly()  # which torch reads when it is imported
     escape_unprintable()
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
-        description="Translate with models of 'Attention Is All You Need', score, align and judge "
-        "translations, convert models, push them to the Hub, and plot their training.",
+        description="Translate with models of 'Attention Is All You Need', serve them, score, "
+        "align and judge translations, parse sentences, convert models, push them to the Hub, "
+        "plot their training, and draw what they do.",
     )
     parser.add_argument(
         "--version",
@@ -39,13 +46,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_translate(commands)
+    add_serve(commands)
     add_score(commands)
     add_align(commands)
     add_evaluate(commands)
     add_compare(commands)
+    add_parse(commands)
+    add_evalb(commands)
     add_convert(commands)
     add_push(commands)
     add_plot(commands)
+    add_draw(commands)
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)

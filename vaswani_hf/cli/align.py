@@ -44,6 +44,11 @@ def _align(arguments: argparse.Namespace) -> int:
             "--engine ctranslate2 does not tell where the heads of a model look; use --engine "
             "transformers and the folder that was converted."
         )
+    if len(arguments.model) > 1:
+        raise ValueError(
+            f"--model: an ensemble has no heads of its own, got {len(arguments.model)} models; "
+            f"name one of them."
+        )
     check_pair_options(arguments)
     check_files(arguments.source, arguments.target, output=arguments.output)
     translator = load_engine(arguments)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hub.names import check_name
 from ..text.lines import decode_lines, read_lines
 from ..text.output import Output
 from ..translation.options import check_at_least
+from .models import add_model_options, check_models
 
 
 if TYPE_CHECKING:
@@ -28,15 +28,7 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
         parser: of the command.
         text_format: the format of its output beside `jsonl`; the default.
     """
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="FOLDER",
-        help="a folder or a Hub id; with --engine ctranslate2, a folder of CTranslate2",
-    )
-    parser.add_argument(
-        "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id (default: main)"
-    )
+    add_model_options(parser)
     for side in ("source", "target"):
         parser.add_argument(
             f"--{side}",
@@ -74,17 +66,25 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
         help="pairs that are read, sorted by length and answered together (default: 10000)",
     )
     parser.add_argument("--device", help="such as cpu or cuda (default: a GPU if there is one)")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="number of CPU threads (default: OMP_NUM_THREADS, or as many as there are cores)",
+    )
 
 
 def check_pair_options(arguments: argparse.Namespace) -> None:
     """Raise a `ValueError` for what needs no model to be refused."""
     check_at_least(
-        1, batch_tokens=arguments.batch_tokens, chunk_sentences=arguments.chunk_sentences
+        1,
+        batch_tokens=arguments.batch_tokens,
+        chunk_sentences=arguments.chunk_sentences,
+        threads=arguments.threads,
     )
-    if arguments.engine == "transformers":
-        check_name(arguments.model, arguments.revision)
-    elif arguments.revision is not None:
-        raise ValueError("--revision is for --engine transformers only.")
+    if "," in (arguments.device or ""):
+        raise ValueError(f"--device must be one device here, got {arguments.device}.")
+    check_models(arguments)
 
 
 def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
@@ -94,14 +94,21 @@ def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
         from ..translation import CTranslate2Translator
 
         # Nothing is searched: with more beams it would warn of how it ranks.
-        return CTranslate2Translator(arguments.model, num_beams=1, **options)
+        return CTranslate2Translator(
+            arguments.model[0], num_beams=1, threads=arguments.threads, **options
+        )
+    if arguments.threads is not None:
+        import torch
+
+        torch.set_num_threads(arguments.threads)
     from transformers.utils import logging
 
     from ..translation import Translator
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
-    return Translator.from_pretrained(arguments.model, revision=arguments.revision, **options)
+    options |= {name: getattr(arguments, name, None) for name in ("revision", "weights")}
+    return Translator.from_pretrained(arguments.model, **options)
 
 
 def check_files(*files: str, output: str | None) -> None:

@@ -4,6 +4,7 @@
 import argparse
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,18 +12,20 @@ from ..hub.names import TARGET_TOKENIZER
 
 
 # Options that change no translation, or that are looked at more closely below.
-IDLE = ("command", "run", "file", "model", "revision", "output", "resume", "device")
+IDLE = ("command", "run", "file", "model", "revision", "output", "resume", "device", "prefix")
 IDLE_AS_BATCHES_ARE = ("batch_tokens", "chunk_sentences", "threads")
 # Of a model's folder, or one of CTranslate2: weights, configurations, tokenizers.
 FILES = ("*.safetensors", "model.bin", "*.json", "*.txt", "*.model", "*.spm")
 
 
-def describe_run(arguments: argparse.Namespace, folder: Path, source: BinaryIO) -> dict[str, Any]:
-    """The options of `vaswani-hf translate`, with what is known of its model and its input.
+def describe_run(
+    arguments: argparse.Namespace, folders: Sequence[Path], source: BinaryIO
+) -> dict[str, Any]:
+    """The options of `vaswani-hf translate`, with what is known of its models and its input.
 
     Args:
         arguments: of the command.
-        folder: the model's.
+        folders: the model's, or those of an ensemble.
         source: the open input.
     """
     options = {
@@ -31,11 +34,15 @@ def describe_run(arguments: argparse.Namespace, folder: Path, source: BinaryIO) 
         if name not in IDLE + IDLE_AS_BATCHES_ARE
     }
     status = os.fstat(source.fileno())
-    return options | {
-        "model_sha256": _digest(folder),
+    described = {
+        "model_sha256": " ".join(map(_digest, folders)),
         "input_bytes": status.st_size,
         "input_modified_ns": status.st_mtime_ns,
     }
+    if arguments.prefix is not None:
+        status = os.stat(arguments.prefix)
+        described |= {"prefix_bytes": status.st_size, "prefix_modified_ns": status.st_mtime_ns}
+    return options | described
 
 
 def _digest(folder: Path) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..translation.options import check_search_options
+from .models import add_weights
 from .pair_files import (
     add_pair_options,
     check_files,
@@ -36,6 +37,7 @@ def add_score(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "are natural. Standard error tells the perplexity of all.",
     )
     add_pair_options(parser, "tsv")
+    add_weights(parser)
     parser.add_argument(
         "--length_penalty",
         type=float,

@@ -2,18 +2,26 @@
 """vaswani-hf translate"""
 
 import argparse
-import itertools
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..hub.names import check_name
 from ..processor import available_cores, paying_threads, threads_of_environment
-from ..text.lines import decode_lines
+from ..text.lines import decode_lines, read_lines
 from ..text.output import PROGRESS, Output, OutputFile
 from ..text.shards import Shard
-from ..translation.options import check_at_least, check_search_options
+from ..translation.options import (
+    DTYPES,
+    Sampling,
+    check_at_least,
+    check_num_returned,
+    check_search_options,
+)
+from .formats import FORMATS, line_of, n_best_of
+from .models import add_model_options, add_weights, check_models
+from .pair_files import STANDARD_INPUT, unequal_lengths
 from .runs import describe_run
 
 
@@ -21,7 +29,11 @@ if TYPE_CHECKING:
     from ..translation import TextTranslator, Translator
 
 
-CTRANSLATE2_OPTIONS = ("compute_type",)
+ENGINE_OPTIONS = {
+    "transformers": ("revision", "weights", "dtype"),
+    "ctranslate2": ("compute_type",),
+}
+SPLIT_OPTIONS = ("language", "max_source_tokens")
 
 
 def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -35,15 +47,8 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="text to translate (default: standard input)"
     )
-    parser.add_argument(
-        "--model",
-        required=True,
-        metavar="FOLDER",
-        help="a folder or a Hub id; with --engine ctranslate2, a folder of CTranslate2",
-    )
-    parser.add_argument(
-        "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id (default: main)"
-    )
+    add_model_options(parser)
+    add_weights(parser)
     parser.add_argument(
         "--engine",
         choices=("transformers", "ctranslate2"),
@@ -68,6 +73,65 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         "translations in a hundred differ from those of transformers",
     )
     parser.add_argument(
+        "--n_best",
+        type=int,
+        metavar="N",
+        help="write N translations of each sentence, the best first, or N samples; of a search at "
+        "most as many as there are beams",
+    )
+    parser.add_argument(
+        "--mbr",
+        choices=("chrf", "bleu"),
+        help="minimum Bayes risk: of the hypotheses of a beam, or of samples, write the one that "
+        "is most like the others by this score of sacrebleu (needs the extra `evaluate`)",
+    )
+    parser.add_argument(
+        "--num_candidates",
+        type=int,
+        metavar="N",
+        help="--mbr: of so many (default: as many as there are beams; samples need a number)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "tsv", "jsonl"),
+        default="text",
+        help="text (the default): a translation a line, with --n_best N lines for each sentence; "
+        "tsv: number of the line, rank, score and text of each; jsonl: an object for each "
+        "sentence, with its source and its translations, their scores, log-probabilities and "
+        "pieces",
+    )
+    parser.add_argument(
+        "--alignments",
+        action="store_true",
+        help="jsonl: also which source words the words of each translation come from, such as "
+        "`0-0 1-2`",
+    )
+    parser.add_argument(
+        "--prefix",
+        metavar="FILE",
+        help="what each translation starts with, a line for each line of text, plain or .gz; an "
+        "empty line is none",
+    )
+    parser.add_argument(
+        "--sampling_topk",
+        type=int,
+        metavar="K",
+        help="draw each piece among the K most probable ones, 0 for all, in place of a search",
+    )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="--sampling_topk: what logits are divided by (default: 1)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="S",
+        help="--sampling_topk: the same seed draws the same translations of a sentence, in any "
+        "batch (default: another one each time)",
+    )
+    parser.add_argument(
         "--batch_tokens",
         type=int,
         default=4096,
@@ -82,7 +146,16 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="sentences that are read, sorted by length and translated together (default: 10000); "
         "input typed in a terminal is translated line by line",
     )
-    parser.add_argument("--device", help="such as cpu or cuda (default: a GPU if there is one)")
+    parser.add_argument(
+        "--device",
+        help="such as cpu or cuda, or several such as cuda:0,cuda:1, which share the batches "
+        "(default: a GPU if there is one)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        help="transformers: type of the computation (default: that of the saved weights)",
+    )
     parser.add_argument(
         "--compute_type",
         metavar="TYPE",
@@ -132,33 +205,86 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 def _translate(arguments: argparse.Namespace) -> int:
     _check_options(arguments)
-    with _source(arguments.file) as source, _open_output(arguments, source) as output:
-        name = arguments.file or "standard input"
-        lines: Iterable[bytes] = source
-        if arguments.shard is not None:
-            shard = Shard.parse(arguments.shard)
-            lines, name = shard.lines(source), f"{name}, shard {shard}"
-        if output.is_finished:
-            _check_finished(arguments, output, lines)
-            return 0
-        translator = _load_translator(arguments, is_typed=source.isatty())
-        texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
-        texts = itertools.islice(texts, output.num_lines, None)
-        # What is typed is answered line by line.
-        size = 1 if source.isatty() else arguments.chunk_sentences
-        progress = sys.stderr.isatty() and not source.isatty()
-        if arguments.split is None:
-            _write_translations(translator, texts, name, size, output, progress=progress)
-        else:
-            for translation in translator.translate_texts(
-                texts,
-                language=arguments.language,
-                max_source_tokens=arguments.max_source_tokens,
-                chunk_sentences=size,
-                progress=progress,
-            ):
-                output.write(translation)
+    with _source(arguments.file) as source:
+        if arguments.prefix is not None:
+            _check_prefixes(arguments, source)
+        with _open_output(arguments, source) as output:
+            name, lines = arguments.file or "standard input", iter(source)
+            shard = None if arguments.shard is None else Shard.parse(arguments.shard)
+            if shard is not None:
+                name, lines = f"{name}, shard {shard}", shard.lines(source)
+            if output.is_finished:
+                _check_finished(arguments, output, lines)
+                return 0
+            first, end = output.num_lines, None  # places of lines in the file
+            if shard is not None and (arguments.prefix is not None or arguments.format == "tsv"):
+                before = shard.num_lines_before(source)
+                first, end = first + before, before + sum(1 for _ in shard.lines(source))
+            translator = _load_translator(arguments, is_typed=source.isatty())
+            texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
+            texts = islice(texts, output.num_lines, None)
+            options = {
+                "sampling_topk": arguments.sampling_topk,
+                "temperature": arguments.temperature,
+                "seed": arguments.seed,
+                # What is typed is answered line by line.
+                "chunk_sentences": 1 if source.isatty() else arguments.chunk_sentences,
+                "progress": sys.stderr.isatty() and not source.isatty(),
+            }
+            if arguments.prefix is not None:
+                options["prefixes"] = islice(read_lines(Path(arguments.prefix)), first, end)
+            _write_translations(arguments, translator, texts, name, first + 1, output, options)
     return 0
+
+
+def _write_translations(
+    arguments: argparse.Namespace,
+    translator: "TextTranslator",
+    texts: Iterator[str],
+    name: str,
+    first: int,
+    output: Output,
+    options: dict[str, Any],
+) -> None:
+    """Translate texts, the first of which is line `first` of the file, counted from 1."""
+    from ..translation import LongTextError
+
+    if arguments.split is not None:
+        split = {option: getattr(arguments, option) for option in SPLIT_OPTIONS}
+        for translation in translator.translate_texts(texts, **split, **options):
+            output.write(translation)
+        return
+    try:
+        if arguments.mbr is not None:
+            options |= {"utility": arguments.mbr, "num_candidates": arguments.num_candidates}
+        elif arguments.n_best is None and arguments.format == "text":
+            for translation in translator.stream(texts, **options):
+                output.write(line_of(translation))
+            return
+        else:
+            options["num_return_sequences"] = arguments.n_best or 1
+        for found in n_best_of(translator, texts, alignments=arguments.alignments, **options):
+            output.write(FORMATS[arguments.format](found, first))
+            first += 1
+    except LongTextError as error:
+        line = output.num_lines + error.place + 1
+        raise ValueError(f"{name}, line {line}: {error}") from None
+
+
+def _check_prefixes(arguments: argparse.Namespace, source: BinaryIO) -> None:
+    """Refuse another number of prefixes than of lines, where these can be counted."""
+    prefixes = Path(arguments.prefix)
+    if not prefixes.is_file():
+        raise FileNotFoundError(f"There is no file {prefixes}.")
+    if not source.seekable():
+        return
+    num_lines, num_prefixes = sum(1 for _ in source), sum(1 for _ in read_lines(prefixes))
+    source.seek(0)
+    names = [arguments.file or STANDARD_INPUT, arguments.prefix]
+    if num_prefixes < num_lines:
+        names.reverse()
+    if num_prefixes != num_lines:
+        raise unequal_lengths(names[0], names[1], min(num_lines, num_prefixes))
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -166,17 +292,20 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
     if arguments.threads is not None and arguments.threads < 1:
         raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
-    if arguments.revision is not None and arguments.engine == "ctranslate2":
-        raise ValueError("--revision is for --engine transformers only.")
-    for name in CTRANSLATE2_OPTIONS:
-        if getattr(arguments, name) is not None and arguments.engine != "ctranslate2":
-            raise ValueError(f"--{name} is for --engine ctranslate2 only.")
-    check_at_least(1, batch_tokens=arguments.batch_tokens)
+    check_models(arguments)
+    for engine, names in ENGINE_OPTIONS.items():
+        for name in names:
+            if getattr(arguments, name) is not None and arguments.engine != engine:
+                other = "; ctranslate2 has --compute_type" if name == "dtype" else ""
+                raise ValueError(f"--{name} is for --engine {engine} only{other}.")
+    names = ("batch_tokens", "n_best", "num_candidates")
+    check_at_least(1, **{name: getattr(arguments, name) for name in names})
     check_search_options(
         arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
     )
+    _check_search(arguments)
     if arguments.split is None:
-        for name in ("language", "max_source_tokens"):
+        for name in SPLIT_OPTIONS:
             if getattr(arguments, name) is not None:
                 raise ValueError(f"--{name} is for --split sentences only.")
     if arguments.resume and (arguments.output is None or arguments.file in (None, "-")):
@@ -185,22 +314,70 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise ValueError("--shard needs a FILE to translate.")
     if sys.stdout is None and arguments.output is None:
         raise ValueError("Standard output is closed; open it to receive the translations.")
-    if arguments.engine == "transformers":
-        check_name(arguments.model, arguments.revision)
+
+
+def _check_search(arguments: argparse.Namespace) -> None:
+    """Refuse what does not go together of searches, samples and formats."""
+    sampling = Sampling.make(arguments.sampling_topk, arguments.temperature, arguments.seed)
+    if sampling is not None:
+        if arguments.num_beams is not None:
+            raise ValueError("--sampling_topk has no beams; leave out --num_beams or it.")
+        if arguments.seed is not None and arguments.engine == "ctranslate2":
+            raise ValueError(
+                "--seed is for --engine transformers only: samples of CTranslate2 depend on its "
+                "threads and batches."
+            )
+        if arguments.resume and arguments.seed is None:
+            raise ValueError("--resume needs --seed, to draw the rest as the same run would.")
+    elif arguments.num_beams is not None:
+        for name in ("n_best", "num_candidates"):
+            if getattr(arguments, name) is not None:
+                count = getattr(arguments, name)
+                check_num_returned(count, arguments.num_beams, f"--{name}", "--num_beams")
+    _check_mbr(arguments)
+    if arguments.split is not None:
+        for name in ("n_best", "prefix", "mbr"):
+            if getattr(arguments, name) is not None:
+                raise ValueError(f"--{name} is for a sentence a line; leave out --split or it.")
+        if arguments.format != "text":
+            raise ValueError("--format is for a sentence a line; leave out --split or it.")
+    if arguments.alignments:
+        if arguments.format != "jsonl":
+            raise ValueError("--alignments is for --format jsonl only.")
+        if arguments.engine == "ctranslate2":
+            raise ValueError(
+                "--alignments is for --engine transformers only: CTranslate2 does not tell where "
+                "the heads of a model look."
+            )
+        if arguments.resume or arguments.shard is not None:
+            raise ValueError(
+                "--alignments chooses a head by the first sentences, which a part of them may not "
+                "do: leave out --resume and --shard, or align the translations by vaswani-hf align."
+            )
+
+
+def _check_mbr(arguments: argparse.Namespace) -> None:
+    if arguments.mbr is None:
+        if arguments.num_candidates is not None:
+            raise ValueError("--num_candidates is for --mbr only.")
+    elif arguments.n_best is not None:
+        raise ValueError("--mbr writes one translation of each sentence; leave out --n_best or it.")
+    elif arguments.sampling_topk is not None and arguments.num_candidates is None:
+        raise ValueError("--mbr needs --num_candidates, how many samples to draw of a sentence.")
 
 
 def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
     names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
     options = {name: getattr(arguments, name) for name in names}
     is_fast = arguments.engine == "ctranslate2"
-    for name in (*CTRANSLATE2_OPTIONS, "threads") if is_fast else ("revision",):
+    for name in (*ENGINE_OPTIONS[arguments.engine], *(("threads",) if is_fast else ())):
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
     # Each engine loads what it needs, and CTranslate2 neither torch nor transformers.
     if is_fast:
         from ..translation import CTranslate2Translator
 
-        return CTranslate2Translator(arguments.model, **options)
+        return CTranslate2Translator(arguments.model[0], **options)
     from transformers.utils import logging
 
     from ..translation import Translator
@@ -208,7 +385,7 @@ def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextT
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
     translator = Translator.from_pretrained(arguments.model, **options)
-    _take_threads(translator, arguments.threads, is_typed=is_typed)
+    take_threads(translator, arguments.threads, is_typed=is_typed)
     return translator
 
 
@@ -216,13 +393,14 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
     """Standard output, or a file that says which run has written it."""
     if arguments.output is None:
         return Output(sys.stdout)
-    folder = Path(arguments.model)
+    folders = list(map(Path, arguments.model))
     if arguments.engine == "transformers":
         from ..hub.download import find
 
-        folder = find(arguments.model, revision=arguments.revision)
-    run = describe_run(arguments, folder, source)
-    return OutputFile(Path(arguments.output), run, resume=arguments.resume)
+        folders = [find(model, revision=arguments.revision) for model in arguments.model]
+    run = describe_run(arguments, folders, source)
+    num_each = arguments.n_best or 1 if arguments.format != "jsonl" else 1
+    return OutputFile(Path(arguments.output), run, resume=arguments.resume, num_each=num_each)
 
 
 def _check_finished(arguments: argparse.Namespace, output: Output, lines: Iterable[bytes]) -> None:
@@ -238,7 +416,7 @@ def _check_finished(arguments: argparse.Namespace, output: Output, lines: Iterab
     print(f"vaswani-hf: {arguments.output} is finished; nothing is left to do.", file=sys.stderr)
 
 
-def _take_threads(translator: "Translator", threads: int | None, *, is_typed: bool) -> None:
+def take_threads(translator: "Translator", threads: int | None, *, is_typed: bool) -> None:
     """Let torch compute by as many threads as pay for the model, and say so."""
     import torch
 
@@ -255,26 +433,6 @@ def _take_threads(translator: "Translator", threads: int | None, *, is_typed: bo
     torch.set_num_threads(threads)
     if sys.stderr.isatty():  # as the progress bar; what is kept in a file is for errors
         print(f"vaswani-hf: CPU threads: {threads}; cores: {cores}.", file=sys.stderr)
-
-
-def _write_translations(
-    translator: "TextTranslator",
-    lines: Iterator[str],
-    name: str,
-    chunk_size: int,
-    output: Output,
-    *,
-    progress: bool,
-) -> None:
-    from ..translation import LongSourceError
-
-    translations = translator.stream(lines, chunk_sentences=chunk_size, progress=progress)
-    try:
-        for translation in translations:
-            output.write(" ".join(translation.splitlines()) + "\n")
-    except LongSourceError as error:
-        line = output.num_lines + error.place + 1
-        raise ValueError(f"{name}, line {line}: {error}") from None
 
 
 def _source(file: str | None) -> BinaryIO:

@@ -107,9 +107,9 @@ def _load(folder: Path, source: AnyPath) -> VaswaniForConditionalGeneration:
         positions = stack.embedding.positions
         learned = model.config.position_encoding == "learned"
         stack.embedding.positions = PositionTable(positions.weight if learned else positions.table)
-    # The folder holds none of the Python files that the entry points at.
-    if hasattr(model.config, "auto_map"):
-        del model.config.auto_map
+    # The folder holds none of the Python files that these entries point at.
+    for entry in ("auto_map", "custom_pipelines"):
+        model.config.__dict__.pop(entry, None)
     return model
 
 

@@ -8,14 +8,19 @@ from types import ModuleType
 # The packages that are imported by `require`, and the extra of pyproject.toml that brings each.
 EXTRAS = {
     "ctranslate2": "export",
+    "fastapi": "serve",
     "matplotlib": "plot",
+    "nltk": "parsing",
     "onnx": "export",
     "onnx_ir": "export",
     "onnxruntime": "export",
     "onnxscript": "export",
+    "prometheus_client": "serve",
+    "python_multipart": "serve",
     "sacrebleu": "evaluate",
     "sentencepiece": "export",
     "sentencex": "sentences",
+    "uvicorn": "serve",
 }
 
 

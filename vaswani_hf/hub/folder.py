@@ -14,9 +14,9 @@ from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from ..configuration_vaswani import VaswaniConfig
+from ..configuration_vaswani import TRANSLATION_TASK, VaswaniConfig
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from .names import AUTO_MAP, PICKLES, REMOTE_CODE, TARGET_TOKENIZER
+from .names import AUTO_MAP, PICKLES, PIPELINE, REMOTE_CODE, TARGET_TOKENIZER
 
 
 MAX_SHOWN = 5  # differences in an error
@@ -50,6 +50,7 @@ def export(
     path = folder / CONFIG_NAME
     config = json.loads(path.read_text(encoding="utf-8"))
     config["auto_map"] = AUTO_MAP
+    config["custom_pipelines"] = {TRANSLATION_TASK: PIPELINE}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 REMOTE_CODE = (
     "configuration_vaswani.py",
     "modeling_vaswani.py",
+    "pipeline_vaswani.py",
     "generation_vaswani.py",
     "beam_search_vaswani.py",
     "beam_cache_vaswani.py",
@@ -23,6 +24,12 @@ AUTO_MAP = {
     "AutoConfig": "configuration_vaswani.VaswaniConfig",
     "AutoModel": "modeling_vaswani.VaswaniModel",
     "AutoModelForSeq2SeqLM": "modeling_vaswani.VaswaniForConditionalGeneration",
+}
+# The entry of `custom_pipelines` in a configuration, as the library writes it.
+PIPELINE = {
+    "impl": "pipeline_vaswani.VaswaniTranslationPipeline",
+    "pt": ["AutoModelForSeq2SeqLM"],
+    "type": "text",
 }
 TARGET_TOKENIZER = "target_tokenizer"  # the subfolder, where the target has one of its own
 # What training/run.py leaves beside a model.

@@ -1,8 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""Registration with `AutoConfig`, `AutoModel` and `AutoModelForSeq2SeqLM`, as late as it can be.
+"""Registration with the library's Auto classes and with `pipeline()`, as late as it can be.
 
-The library's modules of these classes take seconds to import, our model's as long again. So nothing
-is imported for the registration: it waits until the library's modules are imported by somebody. The
+The library's modules of these take seconds to import, our model's as long again. So nothing is
+imported for the registration: it waits until the library's modules are imported by somebody. The
 mappings of models then hold stand-ins, because modules that our model's file imports may be half
 imported at that moment; once that file is imported too, they hold the classes themselves.
 """
@@ -16,8 +16,11 @@ from typing import Any
 
 AUTO_CONFIG = "transformers.models.auto.configuration_auto"
 AUTO_MODELS = "transformers.models.auto.modeling_auto"
+PIPELINES = "transformers.pipelines"
 CONFIGURATION = "vaswani_hf.configuration_vaswani"
 MODELS = "vaswani_hf.modeling_vaswani"
+PIPELINE = "vaswani_hf.pipeline_vaswani"
+WATCHED = (AUTO_CONFIG, AUTO_MODELS, MODELS, PIPELINES, PIPELINE)
 CLASSES = {
     "AutoModel": "VaswaniModel",
     "AutoModelForSeq2SeqLM": "VaswaniForConditionalGeneration",
@@ -25,11 +28,11 @@ CLASSES = {
 
 
 def register() -> None:
-    """Make the model known to the library, or see to it that it will be in time."""
+    """Make model and pipeline known to the library, or see to it that they will be in time."""
     watch = Watch()
     # First of all finders, and before the question what is imported: another thread may import it.
     sys.meta_path.insert(0, watch)
-    for name in (AUTO_CONFIG, AUTO_MODELS, MODELS):
+    for name in WATCHED:
         if name in sys.modules:
             importlib.import_module(name)  # waits for a thread that is still at it
             watch.note(name)
@@ -45,7 +48,7 @@ class Watch:
         self, name: str, path: Any = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """What the finders after this one find, with our `Loader` for what is waited for."""
-        if name not in (AUTO_CONFIG, AUTO_MODELS, MODELS):
+        if name not in WATCHED:
             return None
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = finder.find_spec(name, path, target)
@@ -60,6 +63,11 @@ class Watch:
         if name == AUTO_CONFIG:
             config = importlib.import_module(CONFIGURATION).VaswaniConfig
             sys.modules[AUTO_CONFIG].AutoConfig.register(config.model_type, config, exist_ok=True)
+        elif name == PIPELINES:
+            if PIPELINE not in sys.modules:  # which else is what imports the library's
+                importlib.import_module(PIPELINE)
+        elif name == PIPELINE:
+            self._register_pipeline()
         elif AUTO_MODELS in self.imported:
             config = importlib.import_module(CONFIGURATION).VaswaniConfig
             for auto_class, model_class in CLASSES.items():
@@ -69,6 +77,17 @@ class Watch:
                     else StandIn(model_class, (), {"__module__": MODELS, "config_class": config})
                 )
                 getattr(sys.modules[AUTO_MODELS], auto_class).register(config, model, exist_ok=True)
+
+    def _register_pipeline(self) -> None:
+        registry = sys.modules[PIPELINES].PIPELINE_REGISTRY
+        task = importlib.import_module(CONFIGURATION).TRANSLATION_TASK
+        if task not in registry.supported_tasks:  # the library warns of a second time
+            registry.register_pipeline(
+                task,
+                pipeline_class=sys.modules[PIPELINE].VaswaniTranslationPipeline,
+                pt_model=sys.modules[AUTO_MODELS].AutoModelForSeq2SeqLM,
+                type="text",
+            )
 
 
 class Loader:

@@ -1,7 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What all pictures share: colours, axes, files."""
+"""What all pictures share: colours, fonts, axes, files."""
 
 from collections.abc import Sequence
+from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +19,53 @@ SUFFIXES = (".png", ".svg", ".pdf")
 # Okabe and Ito 2008, "Color Universal Design", without black and the yellow that white swallows.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES = ("-", "--", "-.", ":")  # the next one once the colours are used up
+# On a dark ground: the same palette, with its yellow in place of its dark blue.
+COLOURS_ON_DARK = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#D55E00")
 FEW_POINTS = 40  # up to this many, each point is marked
 WIDE_RANGE = 20.0  # a larger ratio of values is drawn on a logarithmic axis
+
+
+class Theme(NamedTuple):
+    """The colours of a picture.
+
+    Attributes:
+        paper: the ground.
+        ink: words and axes.
+        faint: what is in the background, such as the lines of a grid.
+        colours: of curves and heads.
+        shades: of weights, from 0 to 1. Lightness alone tells them apart.
+        diverging: matplotlib's colours from -1 to 1, whose middle is near the ground.
+    """
+
+    paper: str
+    ink: str
+    faint: str
+    colours: tuple[str, ...]
+    shades: tuple[str, ...]
+    diverging: str
+
+
+THEMES = {
+    "light": Theme(
+        paper="#FFFFFF",
+        ink="#1A1A1A",
+        faint="#DDDDDD",
+        colours=COLOURS,
+        shades=("#FFFFFF", "#C6DDF0", "#5BA3D0", "#0072B2", "#082F52"),
+        diverging="PuOr",
+    ),
+    "dark": Theme(
+        paper="#15181D",
+        ink="#E8E8E8",
+        faint="#3C424B",
+        colours=COLOURS_ON_DARK,
+        shades=("#15181D", "#123A57", "#1F78A8", "#8CC7E8", "#FFF6D5"),
+        diverging="berlin",
+    ),
+}
+OWN_FONT = "DejaVu Sans"  # comes with matplotlib
+LAST_RESORT = "Last Resort"  # comes with matplotlib too, and has a box for every character
+UNKNOWN = "\N{WHITE SQUARE}"
 
 
 class Curve(NamedTuple):
@@ -78,22 +124,23 @@ def draw_curve(
         axes.set_ylim(bottom=0)
 
 
-def label_axes(axes: "Axes", x: str, y: str) -> None:
+def label_axes(axes: "Axes", x: str, y: str, theme: str = "light") -> None:
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.grid(True, color="#DDDDDD", linewidth=0.6)
+    axes.grid(True, color=theme_of(theme).faint, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def line_style(number: int) -> dict[str, Any]:
+def line_style(number: int, theme: str = "light") -> dict[str, Any]:
+    colours = theme_of(theme).colours
     return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
+        "color": colours[number % len(colours)],
+        "linestyle": DASHES[number // len(colours) % len(DASHES)],
         "linewidth": 1.6,
     }
 
@@ -107,12 +154,108 @@ def all_handles(every_axes: Any) -> tuple[list[Any], list[str]]:
     return list(found.values()), list(found)
 
 
-def new_figure() -> "Figure":
+def theme_of(name: str) -> Theme:
+    """The colours of this name.
+
+    Raises:
+        ValueError: if it is neither `"light"` nor `"dark"`.
+    """
+    if name not in THEMES:
+        raise ValueError(f'theme must be "light" or "dark", got theme={name!r}.')
+    return THEMES[name]
+
+
+def shades_of(theme: str) -> Any:
+    """The colour map of weights from 0 to 1."""
+    colors = require("matplotlib.colors")
+    return colors.LinearSegmentedColormap.from_list("weights", theme_of(theme).shades)
+
+
+def new_figure(theme: str = "light") -> "Figure":
     """A figure without pyplot, which may need a screen and keeps every figure in memory.
 
     Raises:
+        ValueError: if there is no such theme.
         ImportError: naming the extra to install.
     """
+    paper = theme_of(theme).paper
     figure, layouts = require("matplotlib.figure"), require("matplotlib.layout_engine")
     # Padding in inches, the space between axes as a share of the width.
-    return figure.Figure(layout=layouts.ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, wspace=0.03))
+    layout = layouts.ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, wspace=0.03)
+    return figure.Figure(layout=layout, facecolor=paper)
+
+
+def finish(figure: "Figure", theme: str = "light") -> "Figure":
+    """Give words and axes the colours of the theme, and fonts that have their characters.
+
+    Characters that no installed font has become boxes, and a note below the picture names them.
+
+    Returns:
+        The figure.
+    """
+    from matplotlib.text import Text
+
+    _, ink, *_ = colours = theme_of(theme)
+    for axes in figure.get_axes():
+        axes.set_facecolor(colours.paper)
+        axes.tick_params(which="both", colors=ink)
+        for spine in axes.spines.values():
+            spine.set_edgecolor(ink)
+    texts = [text for text in figure.findobj(Text) if text.get_text()]
+    # What nobody has chosen is matplotlib's own, or the user's for all pictures.
+    settings = require("matplotlib").rcParams
+    unchosen = {settings[f"{name}color"] for name in ("text.", "axes.label")}
+    for text in texts:
+        if text.get_color() in unchosen:
+            text.set_color(ink)
+    families, missing = fonts_for("".join(text.get_text() for text in texts))
+    if missing:
+        boxes = str.maketrans(dict.fromkeys(missing, UNKNOWN))
+        for text in texts:
+            text.set_text(text.get_text().translate(boxes))
+        names = " ".join(f"U+{ord(letter):04X}" for letter in missing[:8])
+        more = " and others" if len(missing) > 8 else ""
+        note = f"{UNKNOWN}: no installed font has {names}{more}; install one, such as Noto."
+        if figure.legends:  # which stands below too
+            figure.legends[0].set_title(note)
+            figure.legends[0].get_title().set_fontsize(8)
+            texts.append(figure.legends[0].get_title())
+        else:
+            texts.append(figure.supxlabel(note, fontsize=8, color=ink))
+    if len(families) > 1:
+        for text in texts:
+            text.set_fontfamily(families)
+    return figure
+
+
+def fonts_for(text: str) -> tuple[list[str], str]:
+    """Families of installed fonts that have the characters of a text, and those that none has."""
+    fonts = require("matplotlib.font_manager").fontManager
+    wanted = {letter for letter in text if not letter.isspace()}
+    wanted -= _characters_of(fonts.findfont(OWN_FONT))
+    families = [OWN_FONT]
+    plain = [
+        font
+        for font in fonts.ttflist
+        if font.style == "normal"
+        and font.weight in (400, "normal", "regular")
+        and not font.name.startswith((LAST_RESORT, OWN_FONT))
+    ]
+    # Noto has a family for each script, made to stand beside the others.
+    for font in sorted(plain, key=lambda font: (not font.name.startswith("Noto Sans"), font.name)):
+        if not wanted:
+            break
+        found = wanted & _characters_of(font.fname)
+        if found:
+            families.append(font.name)
+            wanted -= found
+    return families, "".join(sorted(wanted))
+
+
+@cache
+def _characters_of(path: str) -> frozenset[str]:
+    """The characters that a font has; none of one that cannot be read."""
+    try:
+        return frozenset(map(chr, require("matplotlib.ft2font").FT2Font(path).get_charmap()))
+    except RuntimeError:
+        return frozenset()

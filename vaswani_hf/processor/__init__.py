@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What a process takes of its machine: threads that pay, and memory that it keeps.
+"""What a process takes of its machine: threads that pay, how they wait, and memory that it keeps.
 
 torch takes a thread for each core. Where products are small, threads wait for each other longer
 than they multiply: a small model on a large machine would be slower by them.
@@ -7,7 +7,7 @@ than they multiply: a small model on a large machine would be slower by them.
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 
@@ -15,6 +15,7 @@ OMP_NUM_THREADS = "OMP_NUM_THREADS"  # the variable by which users and launchers
 # Multiplications of a layer's product for each thread: with less, another thread costs more than it
 # brings (docs/speed.md, "Threads").
 LEAST_FOR_A_THREAD = 2**21
+SPINS = "GOMP_SPINCOUNT"  # how often a thread of GNU's OpenMP looks before it sleeps
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt(3)
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -29,6 +30,23 @@ def paying_threads(rows: int, d_model: int, cores: int) -> int:
         cores: that there are.
     """
     return max(1, min(cores, rows * d_model**2 // LEAST_FOR_A_THREAD))
+
+
+def wait_briefly(environment: MutableMapping[str, str] = os.environ) -> bool:
+    """Let threads of torch that wait for each other soon leave their cores to others.
+
+    GNU's OpenMP, whose threads they are, lets them spin for milliseconds. Where another process
+    needs a core, the one that all wait for does not get it, in each of the hundreds of operators of
+    a step (docs/speed.md, "Threads"). OpenMP reads the variable once: this must come before torch
+    is imported. Nothing happens where the user has said how threads wait.
+
+    Returns:
+        Whether it does.
+    """
+    if SPINS in environment or "OMP_WAIT_POLICY" in environment:
+        return False
+    environment[SPINS] = "3000"
+    return True
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
@@ -98,4 +116,10 @@ def _quota() -> float:
     return quota
 
 
-__all__ = ["available_cores", "keep_freed_memory", "paying_threads", "threads_of_environment"]
+__all__ = [
+    "available_cores",
+    "keep_freed_memory",
+    "paying_threads",
+    "threads_of_environment",
+    "wait_briefly",
+]

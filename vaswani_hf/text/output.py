@@ -27,14 +27,15 @@ class Output:
 
     Args:
         file: an open file, a pipe or a terminal; what it has in a buffer is left alone.
+        name: of it, for messages.
 
     Attributes:
         num_lines: whole lines that are there already.
         is_finished: whether all of them are; nothing may be written then.
     """
 
-    def __init__(self, file: IO[Any]) -> None:
-        self.file = file
+    def __init__(self, file: IO[Any], name: str = "standard output") -> None:
+        self.file, self.name = file, name
         self.num_lines, self.is_finished = 0, False
 
     def __enter__(self) -> Self:
@@ -48,11 +49,15 @@ class Output:
         rest = memoryview(text.encode())
         with _interrupts_held():
             while rest:
-                rest = rest[os.write(self.file.fileno(), rest) :]
+                try:
+                    rest = rest[os.write(self.file.fileno(), rest) :]
+                except OSError as error:  # such as a full disk, which the system does not name
+                    error.filename = self.name
+                    raise
 
 
 class OutputFile(Output):
-    """A file of output lines, one for each line of input, that a killed run goes on with.
+    """A file of output lines, so many for each line of input, that a killed run goes on with.
 
     Until it is finished, `FILE.progress` beside it says what is written there. It is removed when
     the `with` block ends without an error; both are, when it fails before the first line.
@@ -62,13 +67,18 @@ class OutputFile(Output):
         run: what decides the lines, such as the settings and the input.
         resume: whether to go on where an earlier run has ended, at the first line that is not
             whole; a missing file is begun.
+        num_each: output lines of an input line, which are written together. `num_lines` counts
+            those of the input.
 
     Raises:
         ValueError: if the file is there and `resume` is off, if another run has begun it, or if it
             is in use.
     """
 
-    def __init__(self, path: Path, run: Mapping[str, Any], *, resume: bool) -> None:
+    def __init__(
+        self, path: Path, run: Mapping[str, Any], *, resume: bool, num_each: int = 1
+    ) -> None:
+        self.num_each = num_each
         self.path, self.run, self.resume = path, json.loads(json.dumps(run)), resume
         self.progress = path.with_name(path.name + PROGRESS)
 
@@ -82,7 +92,7 @@ class OutputFile(Output):
             )
         # It is not emptied: another run may be writing.
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        super().__init__(open(descriptor, "r+b", buffering=0))
+        super().__init__(open(descriptor, "r+b", buffering=0), str(self.path))
         try:
             self._lock()
             self._begin()
@@ -121,7 +131,7 @@ class OutputFile(Output):
             self._check_run()
         else:
             self.is_finished = True
-        self.num_lines, end = _whole_lines(self.file)
+        self.num_lines, end = _whole_lines(self.file, self.num_each)
         if not self.is_finished:
             self.file.truncate(end)
             self.file.seek(end)
@@ -140,14 +150,20 @@ class OutputFile(Output):
             )
 
 
-def _whole_lines(file: IO[bytes]) -> tuple[int, int]:
-    r"""How many lines of a file end in `\n`, and how many bytes they have."""
+def _whole_lines(file: IO[bytes], num_each: int) -> tuple[int, int]:
+    r"""How many groups of so many lines that end in `\n` a file has, and the bytes of these."""
     count = place = end = 0
     while block := file.read(_BLOCK_BYTES):
-        count += block.count(b"\n")
-        end = place + block.rfind(b"\n") + 1 if b"\n" in block else end
+        num_here = block.count(b"\n")
+        count += num_here
+        surplus = count % num_each  # lines of a group that has not ended
+        if num_here > surplus:
+            here = len(block)
+            for _ in range(surplus + 1):
+                here = block.rfind(b"\n", 0, here)
+            end = place + here + 1
         place += len(block)
-    return count, end
+    return count // num_each, end
 
 
 @contextmanager

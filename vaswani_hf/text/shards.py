@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, Self
 
 
+_BLOCK_BYTES = 1 << 20
+
+
 class Shard(NamedTuple):
     """One of several parts of a file that follow each other; `number` counts from 1."""
 
@@ -40,10 +43,7 @@ class Shard(NamedTuple):
         Raises:
             ValueError: if it is a pipe or a terminal.
         """
-        if not file.seekable():
-            raise ValueError(f"Shard {self} needs a file; a pipe or a terminal has no parts.")
-        size = file.seek(0, 2)
-        place, end = (size * number // self.num_shards for number in (self.number - 1, self.number))
+        place, end = self._part(file)
         file.seek(max(place - 1, 0))
         if place:  # to the end of the line that holds the last byte before this part
             place += len(file.readline()) - 1
@@ -51,3 +51,25 @@ class Shard(NamedTuple):
             line = file.readline()
             place += len(line)
             yield line
+
+    def num_lines_before(self, file: BinaryIO) -> int:
+        """How many lines of a file belong to earlier shards; argument and errors as for `lines`."""
+        begin, _ = self._part(file)
+        if not begin:
+            return 0
+        count, rest = 1, begin - 1  # the first line, and those that begin after an end before this
+        file.seek(0)
+        while rest and (block := file.read(min(rest, _BLOCK_BYTES))):
+            count += block.count(b"\n")
+            rest -= len(block)
+        return count
+
+    def _part(self, file: BinaryIO) -> tuple[int, int]:
+        """The bytes in which the lines of the shard begin: the first, and where the next begins."""
+        if not file.seekable():
+            raise ValueError(f"Shard {self} needs a file; a pipe or a terminal has no parts.")
+        size = file.seek(0, 2)
+        return (
+            size * (self.number - 1) // self.num_shards,
+            size * self.number // self.num_shards,
+        )

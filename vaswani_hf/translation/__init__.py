@@ -9,8 +9,18 @@ from ..imports import imported_at_use
 if TYPE_CHECKING:
     from .alignment import Alignment, Head
     from .ctranslate2 import CTranslate2Translator
-    from .engine import Hypothesis, LongSourceError, TextTranslator
+    from .engine import (
+        Hypothesis,
+        LongPrefixError,
+        LongSourceError,
+        LongTextError,
+        MBRTranslation,
+        TextTranslator,
+        Translation,
+    )
+    from .ensemble import VaswaniEnsemble
     from .pairs import PairError, UnequalLengthError
+    from .ray_data import RayTranslator, lines_of_shard
     from .scoring import PairScore, perplexity
     from .translator import Translator
     from .words import Segmentation
@@ -21,13 +31,20 @@ __all__ = [
     "CTranslate2Translator",
     "Head",
     "Hypothesis",
+    "LongPrefixError",
     "LongSourceError",
+    "LongTextError",
+    "MBRTranslation",
     "PairError",
     "PairScore",
+    "RayTranslator",
     "Segmentation",
     "TextTranslator",
+    "Translation",
     "Translator",
     "UnequalLengthError",
+    "VaswaniEnsemble",
+    "lines_of_shard",
     "perplexity",
 ]
 
@@ -38,13 +55,20 @@ __getattr__, __dir__ = imported_at_use(
         "CTranslate2Translator": "ctranslate2",
         "Head": "alignment",
         "Hypothesis": "engine",
+        "LongPrefixError": "engine",
         "LongSourceError": "engine",
+        "LongTextError": "engine",
+        "MBRTranslation": "engine",
         "PairError": "pairs",
         "PairScore": "scoring",
+        "RayTranslator": "ray_data",
         "Segmentation": "words",
         "TextTranslator": "engine",
+        "Translation": "engine",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
+        "VaswaniEnsemble": "ensemble",
+        "lines_of_shard": "ray_data",
         "perplexity": "scoring",
     },
 )

@@ -165,7 +165,7 @@ class Aligner:
         if layer is not None and head is not None and step is not None:
             return Head(layer, head, step)
         if self.model not in _agreement:
-            sample = self._sample(pairs)
+            sample = self.sample(pairs)
             if not sample:
                 return Head(layer or 0, head or 0, step or READS)
             _agreement[self.model] = self.agreement(sample)
@@ -177,7 +177,7 @@ class Aligner:
         allowed = (found for found in rates if all(map(lambda a, b: a in (None, b), named, found)))
         return max(allowed, key=lambda found: rates[found])
 
-    def _sample(self, pairs: Sequence[Pair]) -> list[Pair]:
+    def sample(self, pairs: Sequence[Pair]) -> list[Pair]:
         # One source piece beside </s>, or </s> as the whole target, does not tell heads apart.
         telling = [pair for pair in pairs if len(pair.source) > 2 and self.read_ids(pair.target)]
         short = [pair for pair in telling if len(pair.source) <= LONG_SOURCE]

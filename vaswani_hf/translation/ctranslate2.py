@@ -5,6 +5,8 @@ import functools
 import logging
 import math
 import sys
+from collections.abc import Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +23,13 @@ from .loading import (
     load_tokenizers,
     read_json,
 )
-from .options import check_at_least, check_search_options, first_given
+from .options import (
+    Sampling,
+    check_at_least,
+    check_search_options,
+    device_names,
+    first_given,
+)
 from .scoring import ctranslate2_log_probs
 from .tokenizer_file import TokenizerFile
 
@@ -48,7 +56,9 @@ class CTranslate2Translator(TextTranslator):
 
     Args:
         folder: the folder, on this machine.
-        device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one.
+        device: `"cpu"`, `"cuda"` or `"cuda:1"`; `None` for a GPU where there is one. Several GPUs,
+            as a list or as `"cuda:0,cuda:1"`, each have a copy of the model and batches of their
+            own.
         compute_type: what CTranslate2 computes in, such as `"int8"`; `"default"` for the
             quantization of the folder.
         threads: CPU threads, each of which translates batches of its own; `None` for
@@ -67,11 +77,13 @@ class CTranslate2Translator(TextTranslator):
         ImportError: if ctranslate2 is missing.
     """
 
+    num_beams: int = 1
+
     def __init__(
         self,
         folder: str | PathLike[str],
         *,
-        device: str | None = None,
+        device: str | Sequence[str] | None = None,
         compute_type: str = "default",
         threads: int | None = None,
         num_beams: int | None = None,
@@ -93,7 +105,7 @@ class CTranslate2Translator(TextTranslator):
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
-        kind, index = _parse_device(device, ctranslate2.get_cuda_device_count())
+        kind, indices = _parse_devices(device, ctranslate2.get_cuda_device_count())
         settings = read_json(folder / "config.json")
         if settings is None or "eos_token" not in settings:
             raise ValueError(
@@ -102,7 +114,7 @@ class CTranslate2Translator(TextTranslator):
             )
         # A thread for each batch: two threads at one batch are slower than one.
         chosen = first_given(threads, threads_of_environment(), available_cores())
-        self.workers = chosen if kind == "cpu" else 1
+        self.workers = chosen if kind == "cpu" else len(indices)
         super().__init__(
             *_load_tokenizers(folder),
             self.workers * batch_tokens,
@@ -110,7 +122,7 @@ class CTranslate2Translator(TextTranslator):
         )
         self.folder = folder
         config = read_json(folder / GENERATION_CONFIG) or {}
-        self.num_beams: int = first_given(num_beams, config.get("num_beams"), 1)
+        self.num_beams = first_given(num_beams, config.get("num_beams"), 1)
         self.length_penalty: float = first_given(length_penalty, config.get("length_penalty"), 1.0)
         self.length_penalty_type: str = first_given(
             length_penalty_type, config.get("length_penalty_type"), POWER
@@ -134,9 +146,9 @@ class CTranslate2Translator(TextTranslator):
             self.model = ctranslate2.Translator(
                 str(folder),
                 device=kind,
-                device_index=index,
+                device_index=indices,
                 compute_type=compute_type,
-                inter_threads=self.workers,
+                inter_threads=self.workers // len(indices),
                 intra_threads=1,
             )
         except (RuntimeError, ValueError) as error:
@@ -152,14 +164,49 @@ class CTranslate2Translator(TextTranslator):
 
     @classmethod
     def from_pretrained(cls, folder: str | PathLike[str], **options: Any) -> Self:
-        """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it."""
+        """The same as `CTranslate2Translator(folder, **options)`, as `Translator` has it.
+
+        Raises:
+            ValueError: if several folders are named, which would be an ensemble.
+        """
+        if not isinstance(folder, str | PathLike):
+            raise ValueError(
+                "CTranslate2 translates by one model; an ensemble needs Translator and the folders "
+                "that were converted."
+            )
         return cls(folder, **options)
 
-    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
+    def make_sampling(
+        self, topk: int | None, temperature: float | None, seed: int | None
+    ) -> Sampling | None:
+        """As above, without a seed: CTranslate2 has one for each thread, not for each sentence."""
+        sampling = super().make_sampling(topk, temperature, seed)
+        if seed is not None:
+            raise ValueError(
+                "CTranslate2 cannot draw the same samples again, for they depend on its threads "
+                "and batches; leave out seed, or sample with Translator, on the command line "
+                "--engine transformers."
+            )
+        return sampling
+
+    def hypotheses(
+        self,
+        sources: list[list[int]],
+        *,
+        prefixes: Sequence[list[int]] | None = None,
+        num_return_sequences: int | None = None,
+        sampling: Sampling | None = None,
+    ) -> list[list[Hypothesis]]:
         """The hypotheses for each source of a batch, ranked by the length penalty, the best first.
 
         CTranslate2 has one length limit for a batch. A sentence whose search has reached its own
         limit is translated again alone, which is rare.
+
+        Args:
+            sources: ids, each ending in `</s>`.
+            prefixes: target ids that each translation starts with, without start and `</s>`.
+            num_return_sequences: samples of each source; a search gives all that it has found.
+            sampling: draws in place of a search.
 
         Raises:
             LongSourceError: if a source has more tokens than the model has positions.
@@ -169,22 +216,57 @@ class CTranslate2Translator(TextTranslator):
         for place, source in enumerate(sources):
             if most is not None and len(source) > most:
                 raise LongSourceError(place, len(source), most)
-        limits = [max(1, len(source) + self.max_extra_tokens) for source in sources]
+        prefixes = prefixes or [[]] * len(sources)
+        limits = [  # of the prefix and what follows
+            max(1, len(source) + self.max_extra_tokens) + len(prefix)
+            for source, prefix in zip(sources, prefixes, strict=True)
+        ]
         if most is not None:
             limits = [min(limit, most) for limit in limits]
-        ranked = []
         most_tokens = max(limits)
-        found = self.search(sources, most_tokens)
-        for source, limit, hypotheses in zip(sources, limits, found, strict=True):
+        search = partial(self.search, num_samples=num_return_sequences, sampling=sampling)
+        found = search(sources, most_tokens, prefixes)
+        ranked = []
+        for source, prefix, limit, hypotheses in zip(sources, prefixes, limits, found, strict=True):
             reach = max(len(hypothesis.ids) for hypothesis in hypotheses)
             if limit <= reach and limit < most_tokens:
-                (hypotheses,) = self.search([source], limit)
-            ranked.append(sorted(hypotheses, key=self.rank, reverse=True))
+                (hypotheses,) = search([source], limit, [prefix])
+            if sampling is None:
+                rank = partial(self.rank, num_forced=len(prefix))
+                hypotheses = sorted(hypotheses, key=rank, reverse=True)
+            ranked.append(hypotheses)
+        if sampling is not None and num_return_sequences is not None:
+            return self._scored(sources, prefixes, ranked)
         return ranked
+
+    def _scored(
+        self,
+        sources: list[list[int]],
+        prefixes: Sequence[list[int]],
+        samples: list[list[Hypothesis]],
+    ) -> list[list[Hypothesis]]:
+        """Samples with the model's log-probabilities, whose scores know of temperature and k."""
+        rows = [
+            (source, one.ids, len(prefix))
+            for source, prefix, several in zip(sources, prefixes, samples, strict=True)
+            for one in several
+        ]
+        repeated, targets, lengths = map(list, zip(*rows, strict=True))
+        log_probs = self.log_probs(repeated, targets)
+        scored = [
+            Hypothesis(ids, math.fsum(row[length:]))
+            for ids, length, row in zip(targets, lengths, log_probs, strict=True)
+        ]
+        count = len(samples[0])
+        return [scored[place : place + count] for place in range(0, len(scored), count)]
 
     def end_ids(self) -> list[int]:
         """The piece that ends a translation."""
         return [self.end_id]
+
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's."""
+        return len(self.source_pieces), len(self.target_pieces)
 
     def length_penalty_of_search(self) -> tuple[float, str]:
         """Exponent and type of the length penalty that hypotheses are ranked by."""
@@ -215,10 +297,44 @@ class CTranslate2Translator(TextTranslator):
             "the command line --engine transformers, and the folder that was converted."
         )
 
-    def search(self, sources: list[list[int]], max_tokens: int) -> list[list[Hypothesis]]:
-        """The hypotheses for each source, of at most `max_tokens` tokens, `</s>` included."""
-        patience = self.patience if self.num_beams > 1 else 1
+    def search(
+        self,
+        sources: list[list[int]],
+        max_tokens: int,
+        prefixes: Sequence[list[int]] | None = None,
+        *,
+        num_samples: int | None = None,
+        sampling: Sampling | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses for each source, of at most `max_tokens` tokens, `</s>` included.
+
+        Args:
+            sources: ids.
+            max_tokens: those of the prefix count.
+            prefixes: of each source, as ids; `None` for none.
+            num_samples: of each source, where they are drawn; their log-probabilities are `None`.
+            sampling: what is drawn; `None` for a search.
+        """
         alpha = self.length_penalty
+        if sampling is None:
+            patience = self.patience if self.num_beams > 1 else 1
+            options: dict[str, Any] = {
+                "beam_size": self.num_beams,
+                "patience": patience,
+                "num_hypotheses": patience * self.num_beams,
+                "length_penalty": alpha,
+            }
+        else:
+            options = {
+                "beam_size": 1,
+                "num_hypotheses": num_samples or 1,
+                "sampling_topk": sampling.topk,
+                "sampling_temperature": sampling.temperature,
+            }
+        if prefixes is not None and any(prefixes):
+            options["target_prefix"] = [
+                [self.target_pieces[token] for token in prefix] for prefix in prefixes
+            ]
         # The same share for each thread, within its token budget.
         share = math.ceil(len(sources) / self.workers)
         if self.workers * share * max(map(len, sources)) > self.batch_tokens:
@@ -226,39 +342,43 @@ class CTranslate2Translator(TextTranslator):
         results = self.model.translate_batch(
             [[self.source_pieces[token] for token in source] for source in sources],
             max_batch_size=share,
-            beam_size=self.num_beams,
-            patience=patience,
-            num_hypotheses=patience * self.num_beams,
-            length_penalty=alpha,
             return_scores=True,
             return_end_token=True,
             suppress_sequences=self.suppressed or None,
             max_input_length=0,  # otherwise it cuts long sources silently
             max_decoding_length=max_tokens,
             min_decoding_length=0,
+            **options,
         )
         if any(math.isnan(score) for result in results for score in result.scores):
             raise ValueError(
                 "The model computes NaN: its weights are NaN, or too large for its compute_type; "
                 "try compute_type float32."
             )
+
+        def log_prob(pieces: list[str], score: float) -> float | None:
+            # Scores leave the prefix out, the lengths that they are divided by do not.
+            return score * len(pieces) ** alpha if sampling is None else None
+
         return [
             [
-                Hypothesis(
-                    [self.id_of_piece[piece] for piece in pieces], score * len(pieces) ** alpha
-                )
+                Hypothesis([self.id_of_piece[piece] for piece in pieces], log_prob(pieces, score))
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             for result in results
         ]
 
-    def rank(self, hypothesis: Hypothesis) -> tuple[bool, float]:
+    def rank(self, hypothesis: Hypothesis, num_forced: int = 0) -> tuple[bool, float]:
         """By what hypotheses are compared: the larger, the better.
 
         By `"wu"`, one that the limit cut off wins only if none has ended; by `"power"` it competes,
         as in the search of transformers.
+
+        Args:
+            hypothesis: of a search.
+            num_forced: tokens of its prefix, which do not count.
         """
-        num_tokens, alpha = len(hypothesis.ids), self.length_penalty
+        num_tokens, alpha = len(hypothesis.ids) - num_forced, self.length_penalty
         if self.length_penalty_type == POWER:
             return True, hypothesis.log_prob / power_length_penalty(num_tokens, alpha)
         has_ended = hypothesis.ids[-1] == self.end_id
@@ -285,14 +405,19 @@ def _load_tokenizers(folder: Path) -> tuple[Any, Any]:
     return tokenizer, target_tokenizer
 
 
-def _parse_device(device: str | None, num_gpus: int) -> tuple[str, int]:
-    """The kind and the index of a device such as `"cuda:1"`."""
-    if device in (None, "auto"):
-        device = "cuda" if num_gpus else "cpu"
-    kind, _, index = str(device).partition(":")
-    if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
-        raise ValueError(f"device must be cpu, cuda or such as cuda:1, got {device=}.")
-    return kind, int(index or 0)
+def _parse_devices(device: str | Sequence[str] | None, num_gpus: int) -> tuple[str, list[int]]:
+    """The kind and the indices of devices such as `"cuda:1"`."""
+    found = []
+    for name in device_names(device):
+        if name in (None, "auto"):
+            name = "cuda" if num_gpus else "cpu"
+        kind, _, index = str(name).partition(":")
+        if kind not in ("cpu", "cuda") or not (index or "0").isdecimal():
+            raise ValueError(f"device must be cpu, cuda or such as cuda:1, got device={name!r}.")
+        found.append((kind, int(index or 0)))
+    if len(found) > 1 and any(kind == "cpu" for kind, _ in found):
+        raise ValueError(f"CTranslate2 has several GPUs at most, or one CPU, got {device=}.")
+    return found[0][0], [index for _, index in found]
 
 
 def _load_pieces(folder: Path, side: str) -> list[str]:

@@ -3,44 +3,95 @@
 
 import abc
 import itertools
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
-from .options import check_at_least, check_search_options, first_given
+from .options import (
+    Sampling,
+    check_at_least,
+    check_num_returned,
+    check_search_options,
+    first_given,
+)
 from .pairs import PairReader, as_given, sides_of
-from .scoring import score_pairs
+from .scoring import NAN, score_pairs
 
 
 LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
+Answer = TypeVar("Answer")
+Prefixes = str | Iterable[str | None] | None  # that translations start with
 
 
 class Hypothesis(NamedTuple):
     """A translation of a source, as an engine has found it.
 
     `ids` are target ids without the start and padding, and with `</s>` if it has ended; `log_prob`
-    is the sum over them, `None` where the engine was not asked for it.
+    is the sum over those that follow a forced prefix, `None` where the engine was not asked for it.
     """
 
     ids: list[int]
     log_prob: float | None
 
 
-class LongSourceError(ValueError):
-    """A source has more tokens than the model has positions.
+@dataclass(frozen=True)
+class Translation:
+    """One of the translations of a sentence. Logarithms are natural.
+
+    `log_prob` is the model's log-probability of the pieces, of those alone that follow a forced
+    prefix; `score` is `log_prob` divided by the length penalty of so many pieces, by which a search
+    ranks. `ids` are the pieces, with `</s>` if the translation has ended.
+    """
+
+    text: str
+    score: float
+    log_prob: float
+    ids: list[int]
+
+
+@dataclass(frozen=True)
+class MBRTranslation(Translation):
+    """The candidate that is most like the others; `utility` says how much, 0 to 100."""
+
+    utility: float
+
+
+class LongTextError(ValueError):
+    """A text has more tokens than the model has positions.
 
     `place` is the index of the sentence in the input, counted from 0.
     """
 
+    def __init__(self, place: int, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+class LongSourceError(LongTextError):
+    """A source has more tokens than the model has positions."""
+
     def __init__(self, place: int, num_tokens: int, most: int) -> None:
         super().__init__(
+            place,
             f"A sentence of {num_tokens} tokens needs as many positions, but the model has {most}; "
-            f"split the sentence, or use a model with a larger max_position_embeddings."
+            f"split the sentence, or use a model with a larger max_position_embeddings.",
         )
-        self.place = place
+
+
+class LongPrefixError(LongTextError):
+    """A prefix leaves no position for what follows it."""
+
+    def __init__(self, place: int, num_tokens: int, most: int) -> None:
+        super().__init__(
+            place,
+            f"A prefix of {num_tokens} tokens leaves nothing of the {most} positions that the "
+            f"model has; shorten the prefix.",
+        )
 
 
 class TextTranslator(abc.ABC):
@@ -78,6 +129,10 @@ class TextTranslator(abc.ABC):
         split: str | None = None,
         language: str | None = None,
         max_source_tokens: int | None = None,
+        prefixes: Prefixes = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
         progress: bool = False,
     ) -> list[str]:
         """Translate sentences; a blank one stays empty.
@@ -91,25 +146,37 @@ class TextTranslator(abc.ABC):
             max_source_tokens: with `split`, longer sentences are cut at clauses, and a warning
                 tells so; `None` for the longest that the model was trained with, or 256 if its
                 tokenizer does not say.
+            prefixes: what each translation starts with, one for each sentence; `None` or an empty
+                one for a sentence without. They are part of the translations. A prefix is cut into
+                pieces by itself, and what follows begins with a piece: a last word may go on.
+            sampling_topk: draws each piece among so many, the most probable ones, by their
+                probabilities; 0 among all. `None` searches.
+            temperature: of sampling, above 0; logits are divided by it. 1 unless given.
+            seed: of sampling: the same seed gives a source the same translation, whatever its
+                batch. `None` for another one at each call.
             progress: whether to draw a progress bar.
 
         Returns:
             One translation for each sentence or text, in the same order.
 
         Raises:
-            LongSourceError: if a sentence has more tokens than the model has positions; nothing is
-                translated then.
-            ValueError: if an option is out of range, or `split` is missing or finds no language.
+            LongTextError: if a sentence or a prefix has more tokens than the model has positions;
+                nothing is translated then.
+            ValueError: if an option is out of range, `split` is missing or finds no language, or
+                there are fewer or more prefixes than sentences.
             ImportError: if sentencex, which splits, is missing.
         """
-        sentences = [sentences] if isinstance(sentences, str) else list(sentences)
+        sampling = self.make_sampling(sampling_topk, temperature, seed)
         if split is not None:
+            if prefixes is not None:
+                raise ValueError("prefixes are for sentences; leave out prefixes or split.")
             return list(
-                self.translate_texts(
-                    sentences,
+                self._translate_texts(
+                    [sentences] if isinstance(sentences, str) else sentences,
                     split=split,
                     language=language,
                     max_source_tokens=max_source_tokens,
+                    sampling=sampling,
                     progress=progress,
                 )
             )
@@ -117,34 +184,28 @@ class TextTranslator(abc.ABC):
             raise ValueError(
                 'language and max_source_tokens are for split="sentences", which is missing.'
             )
-        translations = [""] * len(sentences)
-        places = [place for place, sentence in enumerate(sentences) if sentence.strip()]
-        if not places:
-            return translations
-        encoded = self.encode([sentences[place] for place in places])
-        if self.max_positions is not None:
-            for place, ids in zip(places, encoded, strict=True):
-                if len(ids) > self.max_positions:
-                    raise LongSourceError(place, len(ids), self.max_positions)
-        batches = self.batches([len(ids) for ids in encoded])
-        sources = [[encoded[index] for index in batch] for batch in batches]
-        with (
-            _progress_bar(len(places), is_shown=progress) as advance,
-            closing(self.translate_batches(sources)) as outputs,
-        ):
-            for batch, found in zip(batches, outputs, strict=True):
-                for index, translation in zip(batch, found, strict=True):
-                    translations[places[index]] = translation
-                advance(len(batch))
-        return translations
+        given = list(with_prefixes(*sentences_of(sentences, prefixes)))
+        return self._translate(given, sampling=sampling, progress=progress)
 
     def stream(
-        self, sentences: Iterable[str], *, chunk_sentences: int = 10_000, progress: bool = False
+        self,
+        sentences: Iterable[str],
+        *,
+        prefixes: Iterable[str | None] | None = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        chunk_sentences: int = 10_000,
+        progress: bool = False,
     ) -> Iterator[str]:
         """Translate any number of sentences, of which no more are held than are needed.
 
         Args:
             sentences: such as the lines of a large file; a blank one stays empty.
+            prefixes: as in a call; such as the lines of another file.
+            sampling_topk: as in a call.
+            temperature: likewise.
+            seed: likewise.
             chunk_sentences: how many are read, sorted by length and translated together.
             progress: whether to draw a progress bar for each of these.
 
@@ -152,24 +213,137 @@ class TextTranslator(abc.ABC):
             An iterator of the translations, in the same order.
 
         Raises:
-            LongSourceError: if a sentence has more tokens than the model has positions, after the
-                translations of the chunks before.
-            ValueError: if `chunk_sentences` is below 1.
+            LongTextError: if a sentence or a prefix has more tokens than the model has positions,
+                after the translations of the chunks before.
+            ValueError: if an option is out of range, or there are fewer or more prefixes than
+                sentences.
         """
-        check_at_least(1, chunk_sentences=chunk_sentences)
-        return self._stream(iter(sentences), chunk_sentences, progress)
+        translate = partial(
+            self._translate,
+            sampling=self.make_sampling(sampling_topk, temperature, seed),
+            progress=progress,
+        )
+        return in_chunks(with_prefixes(sentences, prefixes), chunk_sentences, translate)
 
-    def _stream(
-        self, sentences: Iterator[str], chunk_sentences: int, progress: bool
-    ) -> Iterator[str]:
-        num_done = 0
-        while chunk := list(itertools.islice(sentences, chunk_sentences)):
-            try:
-                yield from self(chunk, progress=progress)
-            except LongSourceError as error:
-                error.place += num_done
-                raise
-            num_done += len(chunk)
+    def n_best(
+        self,
+        sentences: Any,
+        *,
+        num_return_sequences: int = 1,
+        prefixes: Any = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        chunk_sentences: int = 10_000,
+        progress: bool = False,
+    ) -> Any:
+        """The best translations of each sentence, or several samples, with their scores.
+
+        Translations that differ in their pieces are different ones, also where their texts are the
+        same. By the paper's rules one that the limit cut off comes after those that have ended.
+
+        Args:
+            sentences: a text, a list, or an iterator of texts.
+            num_return_sequences: translations of each; of a search at most `num_beams`. A blank
+                sentence has as many empty ones.
+            prefixes: as in a call: a text or `None`, a list, or an iterator.
+            sampling_topk: as in a call; samples are sorted by their scores. Their log-probabilities
+                are the model's, of all pieces and without temperature.
+            temperature: as in a call.
+            seed: likewise; each sample of a source is another.
+            chunk_sentences: how many are read, sorted by length and translated together.
+            progress: whether to draw a progress bar for each of these.
+
+        Returns:
+            A list of `Translation`, the best first, for a text; a list of such lists for a list;
+            and for an iterator an iterator, which reads no further than it must.
+
+        Raises:
+            LongTextError: as for `stream`.
+            ValueError: if an option is out of range, there are fewer or more prefixes than
+                sentences, or the model computes NaN.
+        """
+        check_at_least(1, num_return_sequences=num_return_sequences)
+        sampling = self.make_sampling(sampling_topk, temperature, seed)
+        if sampling is None:
+            check_num_returned(num_return_sequences, self.num_beams)
+        find = partial(
+            self._n_best,
+            num_return_sequences=num_return_sequences,
+            sampling=sampling,
+            progress=progress,
+        )
+        given = with_prefixes(*sentences_of(sentences, prefixes))
+        return as_given(sentences, in_chunks(given, chunk_sentences, find))
+
+    def mbr(
+        self,
+        sentences: Any,
+        *,
+        utility: str = "chrf",
+        num_candidates: int | None = None,
+        prefixes: Any = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        chunk_sentences: int = 10_000,
+        progress: bool = False,
+    ) -> Any:
+        """Of several translations of each sentence the one that is most like all the others.
+
+        That is minimum Bayes risk decoding (Eikema & Aziz 2020): each candidate is scored against
+        each other as its reference, and the mean counts; a candidate that was found twice counts
+        twice. Of equal ones it is that with the larger score.
+
+        Args:
+            sentences: as in `n_best`.
+            utility: `"chrf"` or `"bleu"`, of sentences by sacrebleu.
+            num_candidates: of each sentence; of a search at most `num_beams`, which is what `None`
+                means. Samples need a number.
+            prefixes: as in `n_best`.
+            sampling_topk: likewise.
+            temperature: likewise.
+            seed: likewise.
+            chunk_sentences: likewise.
+            progress: likewise.
+
+        Returns:
+            An `MBRTranslation` for a text, a list of them for a list, and for an iterator an
+            iterator.
+
+        Raises:
+            LongTextError: as for `stream`.
+            ValueError: as for `n_best`, or for another utility.
+            ImportError: if sacrebleu is missing.
+        """
+        from .mbr import Utility
+
+        if num_candidates is None and sampling_topk is not None:
+            raise ValueError(
+                "num_candidates is missing: how many samples of each sentence to draw."
+            )
+        check_at_least(1, num_candidates=num_candidates)
+        if num_candidates is not None and sampling_topk is None:
+            check_num_returned(num_candidates, self.num_beams, "num_candidates")
+        expected = Utility(utility).expected
+        found = self.n_best(
+            sentences,
+            num_return_sequences=first_given(num_candidates, self.num_beams),
+            prefixes=prefixes,
+            sampling_topk=sampling_topk,
+            temperature=temperature,
+            seed=seed,
+            chunk_sentences=chunk_sentences,
+            progress=progress,
+        )
+
+        def choose(candidates: list[Translation]) -> MBRTranslation:
+            utilities = expected([one.text for one in candidates])
+            best = max(range(len(candidates)), key=utilities.__getitem__)
+            return MBRTranslation(**vars(candidates[best]), utility=utilities[best])
+
+        several = [found] if isinstance(sentences, str) else found
+        return as_given(sentences, map(choose, several))
 
     def translate_texts(
         self,
@@ -178,6 +352,9 @@ class TextTranslator(abc.ABC):
         split: str = "sentences",
         language: str | None = None,
         max_source_tokens: int | None = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
         chunk_sentences: int = 10_000,
         progress: bool = False,
     ) -> Iterator[str]:
@@ -188,62 +365,235 @@ class TextTranslator(abc.ABC):
             split: as in a call.
             language: likewise.
             max_source_tokens: likewise.
+            sampling_topk: likewise.
+            temperature: likewise.
+            seed: likewise.
             chunk_sentences: how many sentences are held and translated together, or all of one
                 text.
             progress: whether to draw a progress bar for each of these.
         """
+        return self._translate_texts(
+            texts,
+            split=split,
+            language=language,
+            max_source_tokens=max_source_tokens,
+            sampling=self.make_sampling(sampling_topk, temperature, seed),
+            chunk_sentences=chunk_sentences,
+            progress=progress,
+        )
+
+    def _translate_texts(
+        self,
+        texts: Iterable[str],
+        *,
+        split: str,
+        language: str | None,
+        max_source_tokens: int | None,
+        sampling: Sampling | None,
+        chunk_sentences: int = 10_000,
+        progress: bool,
+    ) -> Iterator[str]:
         from .texts import split_for
 
         splitter = split_for(
             self, split=split, language=language, max_source_tokens=max_source_tokens
         )
-        return splitter.translate(texts, partial(self, progress=progress), chunk_sentences)
+
+        def translate(sentences: list[str]) -> list[str]:
+            given = list(with_prefixes(sentences, None))
+            return self._translate(given, sampling=sampling, progress=progress)
+
+        return splitter.translate(texts, translate, chunk_sentences)
+
+    def _translate(
+        self, sentences: list["Sentence"], *, sampling: Sampling | None, progress: bool
+    ) -> list[str]:
+        answer = self.translate_ids
+        if sampling is not None:
+            answer = partial(answer, sampling=sampling)
+        return self._answers(sentences, answer, "", progress=progress)
+
+    def _n_best(
+        self,
+        sentences: list["Sentence"],
+        *,
+        num_return_sequences: int,
+        sampling: Sampling | None,
+        progress: bool,
+    ) -> list[list[Translation]]:
+        penalty = self.length_divisor()
+
+        def find(sources: list[list[int]], **options: Any) -> list[list[Translation]]:
+            prefixes = options.get("prefixes") or [[]] * len(sources)
+            found = self.hypotheses(
+                sources, num_return_sequences=num_return_sequences, sampling=sampling, **options
+            )
+            found = [several[:num_return_sequences] for several in found]
+            texts = iter(self.texts_of([one.ids for several in found for one in several]))
+            translations = []
+            for several, prefix in zip(found, prefixes, strict=True):
+                chosen = []
+                for ids, log_prob in several:
+                    if log_prob is None or math.isnan(log_prob):
+                        raise ValueError(NAN)
+                    score = log_prob / penalty(len(ids) - len(prefix))
+                    chosen.append(Translation(next(texts), score, log_prob, ids))
+                if sampling is not None:
+                    chosen.sort(key=lambda one: -one.score)
+                translations.append(chosen)
+            return translations
+
+        nothing = [Translation("", 0.0, 0.0, [])] * num_return_sequences
+        return self._answers(
+            sentences,
+            find,
+            nothing,
+            num_rows=1 if sampling is None else num_return_sequences,
+            progress=progress,
+        )
+
+    def _answers(
+        self,
+        sentences: list["Sentence"],
+        answer: Callable[..., list[Answer]],
+        nothing: Answer,
+        *,
+        num_rows: int = 1,
+        progress: bool,
+    ) -> list[Answer]:
+        """What `answer`, which gets batches of source ids, says of each sentence, in their order.
+
+        Args:
+            sentences: with their prefixes.
+            answer: gets the `prefixes` of a batch too, as ids, where it has some.
+            nothing: the answer for a blank sentence.
+            num_rows: rows that a sentence needs in a batch.
+            progress: whether to draw a progress bar.
+        """
+        answers = [nothing] * len(sentences)
+        places = [place for place, sentence in enumerate(sentences) if sentence.text.strip()]
+        if not places:
+            return answers
+        encoded = self.encode([sentences[place].text for place in places])
+        prefixes = self.encode_prefixes([sentences[place].prefix for place in places])
+        if self.max_positions is not None:
+            for place, ids, prefix in zip(places, encoded, prefixes, strict=True):
+                if len(ids) > self.max_positions:
+                    raise LongSourceError(place, len(ids), self.max_positions)
+                if len(prefix) >= self.max_positions:
+                    raise LongPrefixError(place, len(prefix), self.max_positions)
+        batches = self.batches(list(map(len, encoded)), list(map(len, prefixes)), num_rows)
+
+        def answer_batch(batch: list[int]) -> list[Answer]:
+            chosen = [prefixes[index] for index in batch]
+            given = {"prefixes": chosen} if any(chosen) else {}
+            return answer([encoded[index] for index in batch], **given)
+
+        with (
+            _progress_bar(len(places), is_shown=progress) as advance,
+            closing(self.map_batches(answer_batch, batches)) as outputs,
+        ):
+            for batch, found in zip(batches, outputs, strict=True):
+                for index, one in zip(batch, found, strict=True):
+                    answers[places[index]] = one
+                advance(len(batch))
+        return answers
+
+    def make_sampling(
+        self, topk: int | None, temperature: float | None, seed: int | None
+    ) -> Sampling | None:
+        """What the options of sampling ask for; `None` for a search.
+
+        Raises:
+            ValueError: if one is out of range, or the engine has it not.
+        """
+        return Sampling.make(topk, temperature, seed)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The source ids of each sentence, ending in `</s>`."""
         # The library would tell that sources beyond the trained length end in errors of an index.
         return self.tokenizer(list(sentences), verbose=False)["input_ids"] if sentences else []
 
-    def batches(self, lengths: Sequence[int]) -> list[list[int]]:
+    def encode_prefixes(self, prefixes: Sequence[str | None]) -> list[list[int]]:
+        """The target ids of each prefix, which lack `</s>`; none for `None` and an empty one."""
+        texts = [prefix for prefix in prefixes if prefix]
+        rows = self.target_tokenizer(text_target=texts, verbose=False)["input_ids"] if texts else []
+        ends = self.end_ids()
+        encoded = iter([list(row[:-1] if row and row[-1] in ends else row) for row in rows])
+        return [next(encoded) if prefix else [] for prefix in prefixes]
+
+    def batches(
+        self,
+        lengths: Sequence[int],
+        prefix_lengths: Sequence[int] | None = None,
+        num_rows: int = 1,
+    ) -> list[list[int]]:
         """Group sentences by length, the longest first, so that memory runs out at once or never.
 
         Args:
             lengths: source tokens of each sentence.
+            prefix_lengths: tokens of each prefix, which are the same in a batch.
+            num_rows: how often a sentence is there.
 
         Returns:
             Lists of indices into `lengths`; each index occurs once.
         """
+        prefix_lengths = prefix_lengths or [0] * len(lengths)
+        most = self.max_batch_sentences // num_rows
         batches: list[list[int]] = []
-        for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-            room = self.batch_tokens // lengths[batches[-1][0]] if batches else 0
-            if batches and len(batches[-1]) < min(room, self.max_batch_sentences):
+        for index in sorted(
+            range(len(lengths)), key=lambda index: (-prefix_lengths[index], -lengths[index])
+        ):
+            first = batches[-1][0] if batches else index
+            room = min(self.batch_tokens // (num_rows * lengths[first]), most)
+            is_alike = prefix_lengths[index] == prefix_lengths[first]
+            if batches and is_alike and len(batches[-1]) < room:
                 batches[-1].append(index)
             else:
                 batches.append([index])
         return batches
 
-    def translate_batches(self, batches: list[list[list[int]]]) -> Generator[list[str]]:
-        """Translate batches of source ids, in their order."""
-        yield from map(self.translate_ids, batches)
+    def map_batches(
+        self, answer: Callable[[list[int]], list[Answer]], batches: list[list[int]]
+    ) -> Generator[list[Answer]]:
+        """What `answer` says of each batch, in their order."""
+        yield from map(answer, batches)
 
-    def translate_ids(self, sources: list[list[int]]) -> list[str]:
-        """Translate one batch of source ids, each ending in `</s>`."""
-        return self.texts_of(self.target_ids(sources))
+    def translate_ids(self, sources: list[list[int]], **options: Any) -> list[str]:
+        """Translate one batch of source ids, each ending in `</s>`; options as for `hypotheses`."""
+        return self.texts_of(self.target_ids(sources, **options))
 
-    def target_ids(self, sources: list[list[int]]) -> list[list[int]]:
-        """The ids of the best hypothesis for each source of a batch."""
-        return [found[0].ids for found in self.hypotheses(sources)]
+    def target_ids(self, sources: list[list[int]], **options: Any) -> list[list[int]]:
+        """The ids of the best hypothesis for each source; options as for `hypotheses`."""
+        return [found[0].ids for found in self.hypotheses(sources, **options)]
 
     def texts_of(self, targets: Sequence[list[int]]) -> list[str]:
         """The text of target ids, special ids left out."""
         return self.target_tokenizer.batch_decode(targets, skip_special_tokens=True)
 
+    @property
     @abc.abstractmethod
-    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        """What the search finds for each source of a batch, the best first.
+    def num_beams(self) -> int:
+        """Beam width of the search."""
+
+    @abc.abstractmethod
+    def hypotheses(
+        self,
+        sources: list[list[int]],
+        *,
+        prefixes: Sequence[list[int]] | None = None,
+        num_return_sequences: int | None = None,
+        sampling: Sampling | None = None,
+    ) -> list[list[Hypothesis]]:
+        """What the search finds for each source of a batch, the best first, or samples.
 
         Args:
             sources: ids, each ending in `</s>`.
+            prefixes: target ids that each translation starts with, without start and `</s>`.
+            num_return_sequences: hypotheses of each source, at most `num_beams`, or samples, in the
+                order that they have by number; with their log-probabilities. `None` for what the
+                engine has at no cost.
+            sampling: draws in place of a search.
         """
 
     def score(
@@ -275,22 +625,34 @@ class TextTranslator(abc.ABC):
             which reads no further than it must; all in the given order.
 
         Raises:
-            PairError: if a pair has more tokens than the model has positions, or a side none.
+            PairError: if a pair has more tokens than the model has positions, a side none, or one
+                an id that the vocabulary lacks.
             UnequalLengthError: if one side has fewer, after the pairs before that.
             ValueError: if an option is out of range, or the model computes NaN.
         """
         check_search_options(None, length_penalty, length_penalty_type, None)
-        alpha, kind = self.length_penalty_of_search()
-        alpha, kind = first_given(length_penalty, alpha), first_given(length_penalty_type, kind)
-        divisor = LENGTH_PENALTIES[kind]
         scores = score_pairs(
             self.pair_reader(chunk_sentences),
             *sides_of(source, target),
             self.log_probs,
-            lambda num_tokens: divisor(num_tokens, alpha),
+            self.length_divisor(length_penalty, length_penalty_type),
             self.num_target_positions,
         )
         return as_given(source, scores)
+
+    def length_divisor(
+        self, alpha: float | None = None, kind: str | None = None
+    ) -> Callable[[int], float]:
+        """What a log-probability is divided by, for a number of tokens.
+
+        Args:
+            alpha: exponent; `None` for that of the search.
+            kind: `"wu"` or `"power"`; `None` likewise.
+        """
+        own_alpha, own_kind = self.length_penalty_of_search()
+        exponent = first_given(alpha, own_alpha)
+        divisor = LENGTH_PENALTIES[first_given(kind, own_kind)]
+        return lambda num_tokens: divisor(num_tokens, exponent)
 
     def pair_reader(self, chunk_sentences: int) -> PairReader:
         """What makes ids and batches of pairs."""
@@ -303,6 +665,7 @@ class TextTranslator(abc.ABC):
             self.batch_tokens,
             self.max_batch_sentences,
             chunk_sentences,
+            self.num_pieces(),
         )
 
     def num_target_positions(self, ids: list[int]) -> int:
@@ -314,12 +677,86 @@ class TextTranslator(abc.ABC):
         """The pieces that end a translation."""
 
     @abc.abstractmethod
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's; `None` if it is not known."""
+
+    @abc.abstractmethod
     def length_penalty_of_search(self) -> tuple[float, str]:
         """Exponent and type of the length penalty that the search ranks by."""
 
     @abc.abstractmethod
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """The log-probability of each piece of each target of a batch."""
+
+
+class Sentence(NamedTuple):
+    """A sentence, and what its translation starts with."""
+
+    text: str
+    prefix: str | None
+
+
+def sentences_of(sentences: Any, prefixes: Any) -> tuple[Iterable[str], Any]:
+    """Sentences and prefixes, of which a caller may have given one each.
+
+    Raises:
+        ValueError: if there is one of the prefixes and a list of the sentences.
+    """
+    if isinstance(sentences, str):
+        is_one = prefixes is None or isinstance(prefixes, str)
+        return [sentences], [prefixes] if is_one else prefixes
+    if isinstance(prefixes, str):
+        raise ValueError(f"Each sentence needs a prefix of its own, or None, got {prefixes=}.")
+    return sentences, prefixes
+
+
+def with_prefixes(
+    sentences: Iterable[str], prefixes: Iterable[str | None] | None
+) -> Iterator[Sentence]:
+    """Sentences and their prefixes side by side, none where there are none.
+
+    Raises:
+        ValueError: if one of the two has fewer, after what comes before.
+    """
+    if prefixes is None:
+        prefixes = itertools.repeat(None)
+        yield from map(Sentence, sentences, prefixes)
+        return
+    nothing = object()
+    both = itertools.zip_longest(sentences, prefixes, fillvalue=nothing)
+    for count, (text, prefix) in enumerate(both):
+        if text is nothing or prefix is nothing:
+            few, many = ("sentences", "prefixes") if text is nothing else ("prefixes", "sentences")
+            raise ValueError(
+                f"There are {count} {few}, and more {many}; each sentence needs its prefix, which "
+                f"may be empty."
+            )
+        yield Sentence(text, prefix)  # type: ignore[arg-type]
+
+
+def in_chunks(
+    sentences: Iterable[Sentence],
+    chunk_sentences: int,
+    answer: Callable[[list[Sentence]], list[Answer]],
+) -> Iterator[Answer]:
+    """What `answer` says of each sentence; so many are read and answered at a time."""
+    check_at_least(1, chunk_sentences=chunk_sentences)
+    return _in_chunks(iter(sentences), chunk_sentences, answer)
+
+
+def _in_chunks(
+    sentences: Iterator[Sentence],
+    chunk_sentences: int,
+    answer: Callable[[list[Sentence]], list[Answer]],
+) -> Iterator[Answer]:
+    num_done = 0
+    while chunk := list(itertools.islice(sentences, chunk_sentences)):
+        try:
+            yield from answer(chunk)
+        except LongTextError as error:
+            error.place += num_done
+            raise
+        num_done += len(chunk)
 
 
 @contextmanager

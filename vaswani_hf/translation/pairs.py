@@ -66,6 +66,7 @@ class PairReader:
             own.
         max_batch_sentences: most pairs of a batch.
         chunk_pairs: pairs that are read, sorted by length and answered together.
+        num_pieces: of the vocabulary of each side; `None` where it is not known.
     """
 
     tokenizer: Any
@@ -75,6 +76,7 @@ class PairReader:
     batch_tokens: int
     max_batch_sentences: int
     chunk_pairs: int = 10_000
+    num_pieces: tuple[int | None, int | None] = (None, None)
 
     def chunks(
         self,
@@ -90,7 +92,8 @@ class PairReader:
             num_positions: how many positions the ids of a target need.
 
         Raises:
-            PairError: if a pair has more tokens than the model has positions, or a side none.
+            PairError: if a pair has more tokens than the model has positions, a side none, or one
+                an id that the vocabulary lacks.
             UnequalLengthError: if one side has fewer, after the pairs before that.
         """
         pairs = enumerate(itertools.zip_longest(sources, targets))
@@ -155,6 +158,15 @@ class PairReader:
     def _check(self, place: int, side: str, ids: list[int], num_positions: int) -> None:
         if not ids:
             raise PairError(place, side, "it has no tokens, not even </s>; leave out the pair.")
+        size = self.num_pieces[side == "target"]
+        for token in (min(ids), max(ids)):
+            if size is not None and not 0 <= token < size:
+                raise PairError(
+                    place,
+                    side,
+                    f"the model has no piece of id {token}, for its vocabulary has {size} pieces, "
+                    f"0 to {size - 1}; encode it by the tokenizer of the model.",
+                )
         if self.max_positions is not None and num_positions > self.max_positions:
             raise PairError(
                 place,

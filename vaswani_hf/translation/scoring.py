@@ -13,6 +13,12 @@ from typing import Any
 from .pairs import Pair, PairReader, Side
 
 
+NAN = (
+    "The model computes NaN: its weights are NaN, or too large for the type that it computes in; "
+    "try float32."
+)
+
+
 @dataclass(frozen=True)
 class PairScore:
     """What a model says of one target. Logarithms are natural.
@@ -102,10 +108,7 @@ def _make_score(
     length_penalty: Callable[[int], float],
 ) -> PairScore:
     if any(map(math.isnan, log_probs)):
-        raise ValueError(
-            "The model computes NaN: its weights are NaN, or too large for the type that it "
-            "computes in; try float32."
-        )
+        raise ValueError(NAN)
     tokens = reader.target_tokenizer.convert_ids_to_tokens(ids)
     return PairScore(ids, tokens, log_probs, math.fsum(log_probs) / length_penalty(len(ids)))
 

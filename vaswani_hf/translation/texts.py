@@ -77,6 +77,10 @@ class Splitter:
         finally:
             self._warn()
 
+    def split(self, texts: Iterable[str]) -> list[SplitText]:
+        """The segments of each text, none of them too long, and what stands between them."""
+        return self._cut([split_sentences(text, self.language) for text in texts])
+
     def _chunks(self, texts: Iterable[str], chunk_sentences: int) -> Iterator[list[SplitText]]:
         chunk: list[SplitText] = []
         num_sentences = 0

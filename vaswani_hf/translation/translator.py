@@ -1,22 +1,32 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Sentences to translations by `generate()`."""
 
+import copy
+import itertools
 import math
-from collections.abc import Generator
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Self
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from ..generation_vaswani import VaswaniGenerationMixin
 from ..hub.download import fetch
 from ..search_settings_vaswani import PAPER, POWER, WU
 from .alignment import Aligner, align_pairs
-from .engine import Hypothesis, TextTranslator
-from .forcing import end_ids_of, forced_log_probs, padded
+from .engine import Answer, Hypothesis, TextTranslator
+from .ensemble import VaswaniEnsemble, check_tokenizers
+from .forcing import end_ids_of, forced_log_probs, padded, start_id_of
 from .loading import (
     CTRANSLATE2_WEIGHTS,
     GENERATION_CONFIG,
@@ -24,8 +34,16 @@ from .loading import (
     load_tokenizers,
     read_json,
 )
-from .options import check_search_options, first_given, usable_device
+from .options import (
+    Sampling,
+    check_dtype,
+    check_search_options,
+    device_names,
+    first_given,
+    usable_device,
+)
 from .pairs import as_given, sides_of
+from .sampling import SamplingNoise
 
 
 MOST_WORKERS = 8  # each holds a batch, and one at a time runs Python
@@ -35,7 +53,8 @@ class Translator(TextTranslator):
     """Translates by a model of transformers and its tokenizer.
 
     Args:
-        model: any sequence-to-sequence model of transformers; put into evaluation mode.
+        model: any sequence-to-sequence model of transformers, or a `VaswaniEnsemble`; put into
+            evaluation mode.
         tokenizer: its tokenizer, fast or slow.
         target_tokenizer: the target's, if it has one of its own.
         num_beams: beam width; `None` for the one in the model's generation config.
@@ -69,6 +88,8 @@ class Translator(TextTranslator):
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         check_finite(model)
         self.model = model.eval()
+        self.copies = [self.model]
+        self._thread = threading.local()  # has the copy that a thread of its own translates by
         config = model.generation_config
         # Code from the Hub has a class of its own; the config shows that it is a Vaswani model.
         self.is_vaswani = isinstance(model, VaswaniGenerationMixin) or hasattr(
@@ -102,81 +123,200 @@ class Translator(TextTranslator):
     @classmethod
     def from_pretrained(
         cls,
-        folder: str | PathLike[str],
+        folder: str | PathLike[str] | Sequence[str | PathLike[str]],
         *,
         revision: str | None = None,
         token: str | None = None,
-        device: str | None = None,
+        device: str | Sequence[str] | None = None,
+        dtype: str | None = None,
+        weights: Sequence[float] | None = None,
         **options: object,
     ) -> Self:
-        """Load a model and its tokenizer from a folder or the Hub.
+        """Load a model and its tokenizer from a folder or the Hub; or several models, an ensemble.
 
         Args:
             folder: a folder, or an id on the Hub. A tokenizer in the subfolder `target_tokenizer`
-                is the target's.
+                is the target's. Several make a `VaswaniEnsemble`; the tokenizers are the first's.
             revision: branch, tag or commit of a Hub id; `main` unless given.
             token: for private repositories; the one that is logged in unless given.
-            device: such as `"cuda"`; `None` for a GPU where there is one.
+            device: such as `"cuda"`; `None` for a GPU where there is one. Several, as a list or as
+                `"cuda:0,cuda:1"`, each have a copy of the model, and each batch that is to be
+                translated goes to one that is free.
+            dtype: that the model computes in, `"float32"`, `"bfloat16"` or `"float16"`; `None` for
+                that of the saved weights.
+            weights: of the models of an ensemble; as for `VaswaniEnsemble`.
             options: as for `Translator`.
 
         Raises:
-            ValueError: if it is a folder of CTranslate2 or cannot be loaded, or the device cannot
-                be used.
+            ValueError: if it is a folder of CTranslate2 or cannot be loaded, a device cannot be
+                used, `dtype` is another, or the models cannot be an ensemble.
             HubError: if it cannot be fetched from the Hub.
         """
-        if (Path(folder) / CTRANSLATE2_WEIGHTS).is_file():
-            raise ValueError(
-                f"{folder} is a folder of CTranslate2 (it has {CTRANSLATE2_WEIGHTS}); use "
-                f"CTranslate2Translator, on the command line --engine ctranslate2."
-            )
-        place = usable_device(device)
-        folder = fetch(folder, revision=revision, token=token)
-        read_json(folder / GENERATION_CONFIG)  # the library ignores a damaged one
-        tokenizer, target_tokenizer = load_tokenizers(folder)
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+        names = [folder] if isinstance(folder, str | PathLike) else list(folder)
+        for name in names:
+            if (Path(name) / CTRANSLATE2_WEIGHTS).is_file():
+                raise ValueError(
+                    f"{name} is a folder of CTranslate2 (it has {CTRANSLATE2_WEIGHTS}); use "
+                    f"CTranslate2Translator, on the command line --engine ctranslate2."
+                )
+        check_dtype(dtype)
+        places = list(map(usable_device, device_names(device)))
+        folders = [fetch(name, revision=revision, token=token) for name in names]
+        for path in folders:
+            read_json(path / GENERATION_CONFIG)  # the library ignores a damaged one
+        tokenizers = list(map(load_tokenizers, folders))
+        check_tokenizers(names, tokenizers)
+        type_option = {} if dtype is None else {"dtype": dtype}
+        models = [AutoModelForSeq2SeqLM.from_pretrained(path, **type_option) for path in folders]
+        is_one = len(models) == 1 and weights is None
+        model = models[0] if is_one else VaswaniEnsemble(models, weights)
+        copies = [copy.deepcopy(model).to(place) for place in places[1:]]
         translator = cls(
-            model.to(place),
-            tokenizer,
-            target_tokenizer=target_tokenizer,
+            model.to(places[0]),
+            tokenizers[0][0],
+            target_tokenizer=tokenizers[0][1],
             **options,  # type: ignore[arg-type]
         )
-        translator.folder = folder
+        translator.folder = folders[0]
+        translator.copies += [one.eval() for one in copies]
         return translator
 
-    def translate_batches(self, batches: list[list[list[int]]]) -> Generator[list[str]]:
-        """As above; on a CPU torch's threads translate different batches.
+    def map_batches(
+        self, answer: Callable[[list[int]], list[Answer]], batches: list[list[int]]
+    ) -> Generator[list[Answer]]:
+        """As above, by several threads.
 
-        Each step of a search has many small operators, which threads that share them wait for.
+        Each has a copy of the model, where there are several. On a CPU torch's threads have batches
+        of their own: each step of a search has many small operators, which threads that share them
+        wait for.
         """
-        threads = torch.get_num_threads()
-        workers = min(threads, len(batches), MOST_WORKERS)
+        threads, most = torch.get_num_threads(), len(self.copies)
+        if most == 1 and self.is_vaswani and self.model.device.type == "cpu":
+            most = min(threads, MOST_WORKERS)
+        workers = min(most, len(batches))
         draws = self.model.generation_config.do_sample  # in an order that must be the same
-        if workers < 2 or draws or not self.is_vaswani or self.model.device.type != "cpu":
-            yield from super().translate_batches(batches)
+        if workers < 2 or draws:
+            yield from super().map_batches(answer, batches)
             return
-        pool = ThreadPoolExecutor(workers, "batch", torch.set_num_threads, (threads // workers,))
+        free: SimpleQueue[PreTrainedModel] = SimpleQueue()
+        for worker in range(workers):
+            free.put(self.copies[worker % len(self.copies)])
+
+        def begin() -> None:
+            torch.set_num_threads(max(1, threads // workers))
+            self._thread.model = free.get()
+
+        pool = ThreadPoolExecutor(workers, "batch", begin)
         try:
-            yield from pool.map(self.translate_ids, batches)
+            yield from pool.map(answer, batches)
         finally:
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)  # of threads that begin later
 
+    @property
+    def _own_model(self) -> PreTrainedModel:
+        """The copy that this thread translates by."""
+        return getattr(self._thread, "model", self.model)
+
     @torch.inference_mode()
-    def hypotheses(self, sources: list[list[int]]) -> list[list[Hypothesis]]:
-        """The best hypothesis for each source of a batch, its log-probability not asked for."""
-        padding, device = self.tokenizer.pad_token_id, self.model.device
-        if self.is_vaswani:
-            limit = {"max_extra_tokens": self.max_extra_tokens}
-        else:  # one limit for the batch, at most the number of positions
+    def hypotheses(
+        self,
+        sources: list[list[int]],
+        *,
+        prefixes: Sequence[list[int]] | None = None,
+        num_return_sequences: int | None = None,
+        sampling: Sampling | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source of a batch, or samples.
+
+        Args:
+            sources: ids, each ending in `</s>`.
+            prefixes: target ids that each translation starts with, without start and `</s>`.
+            num_return_sequences: how many, with their log-probabilities; `None` for one without.
+            sampling: draws in place of a search.
+        """
+        prefixes = prefixes or [[]] * len(sources)
+        if len(set(map(len, prefixes))) > 1:  # padding on the left is not for all models
+            return self._by_prefix_length(
+                sources, prefixes, num_return_sequences=num_return_sequences, sampling=sampling
+            )
+        count, has_scores = num_return_sequences or 1, num_return_sequences is not None
+        arguments: dict[str, Any] = {"num_return_sequences": count}
+        if sampling is not None:
+            sources, prefixes = (
+                [row for row in rows for _ in range(count)] for rows in (sources, prefixes)
+            )
+            noise = LogitsProcessorList([SamplingNoise(sampling, sources, count)])
+            arguments = {"num_beams": 1, "do_sample": False, "logits_processor": noise}
+        # Of other models the library would keep the logits of all steps.
+        is_told = has_scores and sampling is None and self.is_vaswani and self.num_beams > 1
+        outputs = self._generate(sources, prefixes, return_dict_in_generate=is_told, **arguments)
+        rows = outputs.sequences if is_told else outputs
+        found = [self._without_padding(row) for row in rows.tolist()]
+        log_probs: Iterable[float | None] = itertools.repeat(None)
+        if is_told:
+            scores, num_forced = outputs.sequences_scores.tolist(), len(prefixes[0])
+            penalty = self.length_divisor()
+            log_probs = (
+                score * penalty(len(ids) - num_forced)
+                for score, ids in zip(scores, found, strict=True)
+            )
+        elif has_scores:
+            repeats = len(found) // len(sources)
+            log_probs = self._forced_log_probs(
+                [source for source in sources for _ in range(repeats)], found, len(prefixes[0])
+            )
+        hypotheses = list(map(Hypothesis, found, log_probs))
+        return [hypotheses[place : place + count] for place in range(0, len(found), count)]
+
+    def _by_prefix_length(
+        self, sources: list[list[int]], prefixes: Sequence[list[int]], **options: Any
+    ) -> list[list[Hypothesis]]:
+        """`hypotheses`, of prefixes of one length after the other."""
+        found: dict[int, list[Hypothesis]] = {}
+        for length in set(map(len, prefixes)):
+            places = [place for place, prefix in enumerate(prefixes) if len(prefix) == length]
+            alike = self.hypotheses(
+                [sources[place] for place in places],
+                prefixes=[prefixes[place] for place in places],
+                **options,
+            )
+            found |= zip(places, alike, strict=True)
+        return [found[place] for place in range(len(sources))]
+
+    def _generate(
+        self, sources: list[list[int]], prefixes: Sequence[list[int]], **arguments: Any
+    ) -> Any:
+        """What `generate()` returns; prefixes have one length."""
+        model, num_forced = self._own_model, len(prefixes[0])
+        limit = {"max_extra_tokens": self.max_extra_tokens}
+        if not self.is_vaswani:  # one limit for the batch, at most the number of positions
             longest, most = max(map(len, sources)), self.max_positions or math.inf
-            limit = {"max_new_tokens": int(min(longest + self.max_extra_tokens, most))}
-        outputs = self.model.generate(
-            input_ids=padded(sources, padding, device),
-            attention_mask=padded([[1] * len(source) for source in sources], 0, device),
-            **limit,
-            **self.generation,
+            most_new = min(longest + self.max_extra_tokens, most - num_forced)
+            limit = {"max_new_tokens": int(most_new)}
+        if num_forced:
+            start = start_id_of(model)
+            starts = [[start, *prefix] for prefix in prefixes]
+            arguments["decoder_input_ids"] = torch.tensor(starts, device=model.device)
+        return model.generate(
+            input_ids=padded(sources, self.tokenizer.pad_token_id, model.device),
+            attention_mask=padded([[1] * len(source) for source in sources], 0, model.device),
+            **limit | self.generation | arguments,
         )
-        return [[Hypothesis(self._without_padding(row), None)] for row in outputs.tolist()]
+
+    def _forced_log_probs(
+        self, sources: list[list[int]], targets: list[list[int]], num_forced: int
+    ) -> list[float]:
+        """The log-probability of each target, without that of its first so many pieces."""
+        found = {}
+        lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+        for batch in self.batches(lengths):
+            rows = self.log_probs(
+                [sources[place] for place in batch], [targets[place] for place in batch]
+            )
+            for place, row in zip(batch, rows, strict=True):
+                found[place] = math.fsum(row[num_forced:])
+        return [found[place] for place in range(len(targets))]
 
     def _without_padding(self, row: list[int]) -> list[int]:
         """What `generate()` has found, without the start and what stands behind the end."""
@@ -232,6 +372,11 @@ class Translator(TextTranslator):
         """The pieces that end a translation."""
         return end_ids_of(self.model)
 
+    def num_pieces(self) -> tuple[int | None, int | None]:
+        """Pieces of the source's vocabulary and of the target's; `None` if it is not known."""
+        source, target = self.model.get_input_embeddings(), self.model.get_output_embeddings()
+        return getattr(source, "num_embeddings", None), getattr(target, "out_features", None)
+
     def length_penalty_of_search(self) -> tuple[float, str]:
         """Exponent and type of the length penalty that the search ranks by."""
         config = self.model.generation_config
@@ -243,4 +388,4 @@ class Translator(TextTranslator):
 
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """The log-probability of each piece of each target of a batch."""
-        return forced_log_probs(self.model, self.tokenizer.pad_token_id, sources, targets)
+        return forced_log_probs(self._own_model, self.tokenizer.pad_token_id, sources, targets)

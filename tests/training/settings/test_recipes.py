@@ -1,5 +1,6 @@
 """Recipes: how they are read, what the paper and fairseq say, a plan of each from stand-in text."""
 
+import json
 import random
 
 import pytest
@@ -163,6 +164,20 @@ def test_iwslt14_is_what_fairseq_documents(tmp_path):
     assert arguments.data.segmented
 
 
+def test_parsing_is_the_papers(tmp_path):
+    # Section 6.3, and Table 4's test set, section 23 of the treebank.
+    arguments = parse_arguments(["parsing_wsj", "--output_dir", str(tmp_path)])
+    model, data, training = arguments.model, arguments.data, arguments.training
+    shape = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024, "vocab_size": 16_000}
+    assert shape.items() <= model.items()
+    assert (data.train_trees, data.validation_trees, data.test_trees) == (["02-21"], ["22"], ["23"])
+    search = (training.num_beams, training.length_penalty, training.max_extra_tokens)
+    assert search == (21, 0.3, 300)
+    semi = parse_arguments(["parsing_semi", "--output_dir", str(tmp_path)])
+    assert semi.model["vocab_size"] == 32_000 and semi.data.streaming
+    assert semi.model["d_model"] == 1024 and semi.model["encoder_layers"] == 4
+
+
 @pytest.mark.parametrize("name", EVERY_WMT14)
 def test_a_set_in_the_hubs_form_is_read_in_the_recipes_direction(name, tmp_path):
     # wmt/wmt14 has a column `translation` of {"de": ..., "en": ...}, whichever the direction.
@@ -199,9 +214,36 @@ def stand_in(tmp_path_factory):
     return options
 
 
+@pytest.fixture(scope="module")
+def stand_in_trees(tmp_path_factory):
+    """Files of 200 made-up trees and of five."""
+    folder = tmp_path_factory.mktemp("stand_in_trees")
+    chooser = random.Random(0)
+    for name, count in [("many", 200), ("few", 5)]:
+        lines = (
+            " ".join(f"(NP (NN {word}))" for word in chooser.choices("abcdefgh", k=number))
+            for number in chooser.choices(range(1, 30), k=count)
+        )
+        (folder / name).write_text("".join(f"(S {line})\n" for line in lines))
+    return folder
+
+
+def options_of(name, stand_in, trees):
+    """What puts made-up text in the place of a recipe's."""
+    if not name.startswith("parsing"):
+        return stand_in
+    many, few = str(trees / "many"), str(trees / "few")
+    options = ["--validation_trees", few, "--test_trees", few]
+    if name != "parsing_semi":
+        return [*options, "--train_trees", many]
+    corpus = json.dumps({"name": "all", "train_trees": many})
+    return [*options, "--corpora", corpus, "--streaming", "false"]
+
+
 @pytest.mark.parametrize("name", sorted(recipe_names()))
-def test_every_recipe_can_be_planned(name, stand_in, tmp_path):
-    arguments = parse_arguments([name, *stand_in, "--output_dir", str(tmp_path)])
+def test_every_recipe_can_be_planned(name, stand_in, stand_in_trees, tmp_path):
+    options = options_of(name, stand_in, stand_in_trees)
+    arguments = parse_arguments([name, *options, "--output_dir", str(tmp_path)])
     corpus = load_corpus(arguments.data)
     tokenizer = build_tokenizer(arguments, corpus, None)
     encoded = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)

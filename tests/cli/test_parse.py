@@ -1,0 +1,66 @@
+import pytest
+
+from vaswani_hf import train_tokenizer
+from vaswani_hf.cli import main
+from vaswani_hf.hub.folder import export
+from vaswani_hf.parsing import tree_of_text
+
+
+@pytest.fixture(scope="module")
+def folder(unlearned_parser, tmp_path_factory):
+    path = tmp_path_factory.mktemp("parser")
+    export(*unlearned_parser, path)
+    return str(path)
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    path = tmp_path / "sentences"
+    path.write_text("the cat sees the dog .\n\nJohn sleeps\n")
+    return str(path)
+
+
+WORDS = [["the", "cat", "sees", "the", "dog", "."], ["John", "sleeps"]]
+
+
+def parse(folder, sentences, *options):
+    return main(["parse", sentences, "--model", folder, "--tokenized", *options])
+
+
+def test_each_line_becomes_a_tree_over_its_words(folder, sentences, capsys):
+    assert parse(folder, sentences) == 0
+    first, blank, last = capsys.readouterr().out.splitlines()
+    assert [tree_of_text(line).words() for line in (first, last)] == WORDS
+    assert blank == ""
+
+
+def test_trees_are_indented_or_drawn(folder, sentences, tmp_path, capsys):
+    assert parse(folder, sentences, "--format", "brackets") == 0
+    expected = capsys.readouterr().out.splitlines()
+    assert parse(folder, sentences, "--format", "indented") == 0
+    found = capsys.readouterr().out
+    assert " ".join(found.split()) == " ".join(" ".join(expected).split())
+    pictures = tmp_path / "pictures"
+    assert parse(folder, sentences, "--format", "svg", "-o", str(pictures)) == 0
+    assert capsys.readouterr().out.split() == [f"{pictures}/1.svg", f"{pictures}/3.svg"]
+    assert "sleeps</text>" in (pictures / "3.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--format", "svg"], "--format svg and --output FOLDER belong together"),
+        (["--output", "x"], "--format svg and --output FOLDER belong together"),
+        (["--num_beams", "0"], "num_beams must be at least 1"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(folder, sentences, options, message, capsys):
+    assert parse(folder, sentences, *options) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_translator_is_refused(unlearned_parser, sentences, tmp_path, capsys):
+    tokenizer = train_tokenizer(["a b"], 280, are_files=False, show_progress=False)
+    export(unlearned_parser[0], tokenizer, tmp_path / "translator")
+    assert parse(str(tmp_path / "translator"), sentences) == 1
+    assert "was not trained with task: parsing" in capsys.readouterr().err

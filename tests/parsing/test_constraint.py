@@ -1,0 +1,138 @@
+import math
+
+import pytest
+import torch
+from transformers import LogitsProcessorList
+
+from vaswani_hf import train_tokenizer
+from vaswani_hf.parsing import TreeConstraint, TreePieces, linearize, repair_tree, tree_of_text
+from vaswani_hf.parsing.constraint import tree_words
+
+
+START = 1
+
+
+@pytest.fixture(scope="module")
+def pieces(unlearned_parser):
+    return TreePieces.of(unlearned_parser[1])
+
+
+def ids_of(tokenizer, text):
+    return tokenizer(text)["input_ids"][:-1]
+
+
+def allowed_after(tokenizer, pieces, prefix, num_words, max_tokens=None):
+    """The tokens that may follow a sequence, as texts."""
+    limits = None if max_tokens is None else [max_tokens]
+    constraint = TreeConstraint(pieces, [num_words], limits)
+    body = prefix.removesuffix(" </s>")
+    ids = [START, *(ids_of(tokenizer, body) if body else []), *[pieces.end] * (body != prefix)]
+    for length in range(1, len(ids) + 1):  # as a search calls it
+        scores = constraint(torch.tensor([ids[:length]]), torch.zeros(1, len(tokenizer)))
+    return {tokenizer.decode(int(token)) for token in (scores[0] > -math.inf).nonzero()}
+
+
+def test_each_tag_and_bracket_is_one_piece_with_a_counterpart(unlearned_parser, pieces):
+    tokenizer = unlearned_parser[1]
+    text = "(S (NP DT NN )NP , (VP VBZ )VP . )S"
+    assert len(ids_of(tokenizer, text)) == len(text.split())
+    assert tokenizer.decode(ids_of(tokenizer, text)) == text
+    assert set(pieces.tags.values()) == {"DT", "NN", "VBZ", ".", "NNP", ",", "PRP", "JJ"}
+    assert set(pieces.opening.values()) == {"S", "NP", "VP", "FRAG", "ADJP"}
+    assert set(pieces.closing.values()) == set(pieces.opening.values())
+
+
+def test_words_are_counted_whatever_their_pieces(unlearned_parser, pieces):
+    batch = unlearned_parser[1](
+        ["the ßø#dog", ". , DT (NP"], return_tensors="pt", padding=True, return_token_type_ids=False
+    )
+    assert pieces.num_words(batch["input_ids"]) == [2, 4]
+
+
+def test_an_ordinary_tokenizer_has_no_pieces_of_trees():
+    tokenizer = train_tokenizer(["a b c"], 300, are_files=False, show_progress=False)
+    with pytest.raises(ValueError, match=r"no pieces for tags and brackets.* task: parsing"):
+        TreePieces.of(tokenizer)
+
+
+OPENING = {"(S", "(NP", "(VP", "(FRAG", "(ADJP"}
+TAGS = {"DT", "NN", "VBZ", ".", "NNP", ",", "PRP", "JJ"}
+END = {"</s>"}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "num_words", "max_tokens", "expected"),
+    [
+        ("", 2, None, OPENING),
+        ("", 1, None, OPENING | TAGS),  # a word alone is a tree
+        ("(S", 2, None, OPENING | TAGS),  # nothing is in it yet
+        ("(S DT", 2, None, OPENING | TAGS),  # the root waits for its last word
+        ("(S (NP DT", 2, None, OPENING | TAGS | {")NP"}),
+        ("(S (NP DT NN", 2, None, {")NP"}),
+        ("(S (NP DT NN )NP", 2, None, {")S"}),
+        ("(S (NP DT NN )NP )S", 2, None, END),
+        ("(S DT NN )S </s>", 2, None, END),
+        # Room for 7: four are there, and a word, its bracket and the end need three.
+        ("(S (NP DT )NP", 2, 7, TAGS),
+        ("(S (NP DT )NP", 2, 9, OPENING | TAGS),
+        ("(S (NP DT )NP", 2, 8, TAGS),
+    ],
+)
+def test_only_what_can_become_a_tree_is_let_through(
+    unlearned_parser, pieces, prefix, num_words, max_tokens, expected
+):
+    found = allowed_after(unlearned_parser[1], pieces, prefix, num_words, max_tokens)
+    assert found == expected
+
+
+def test_a_limit_without_room_for_a_tree_is_refused(pieces):
+    with pytest.raises(ValueError, match=r"4 words needs 7 tokens, and sentence 1 .* may have 6"):
+        TreeConstraint(pieces, [3, 4], [6, 6])
+    with pytest.raises(ValueError, match=r"Sentence 0 .* has no words"):
+        TreeConstraint(pieces, [0])
+
+
+WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-priced , the cat .")]
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("extra", [3, 40])
+@pytest.mark.parametrize("length_penalty_type", ["wu", "power"])
+def test_whatever_the_model_says_every_output_is_a_tree(
+    unlearned_parser, pieces, num_beams, extra, length_penalty_type
+):
+    model, tokenizer = unlearned_parser
+    batch = tokenizer([" ".join(words) for words in WORDS], return_tensors="pt", padding=True)
+    limits = batch["attention_mask"].sum(dim=1) + extra
+    constraint = TreeConstraint(pieces, pieces.num_words(batch["input_ids"]), limits.tolist())
+    found = model.generate(
+        **batch,
+        logits_processor=LogitsProcessorList([constraint]),
+        max_extra_tokens=extra,
+        num_beams=num_beams,
+        length_penalty_type=length_penalty_type,
+    )
+    for words, text in zip(
+        WORDS, tokenizer.batch_decode(found, skip_special_tokens=True), strict=True
+    ):
+        tree, repairs = repair_tree(text.split(), words, set(pieces.tags.values()))
+        assert not repairs
+        assert linearize(tree) == text.split()
+
+
+def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):
+    constraint = TreeConstraint(pieces, [2])
+    tokenizer = unlearned_parser[1]
+    ids = torch.tensor([[START, *ids_of(tokenizer, "(S DT NN )S")]])
+    scores = torch.zeros(1, len(tokenizer))
+    expected = constraint(ids[:, :1], scores)
+    for length in range(2, ids.shape[1] + 1):
+        constraint(ids[:, :length], scores)
+    torch.testing.assert_close(constraint(ids[:, :1], scores), expected)
+
+
+def test_words_of_trees_come_in_the_order_of_a_vocabulary():
+    trees = ["(S (NP (NN a)) (VP (VBZ b)))", "(FRAG (NN c))"]
+    assert tree_words([linearize(tree_of_text(tree)) for tree in trees]) == (
+        "NN VBZ (FRAG (NP (S (VP )FRAG )NP )S )VP".split()
+    )

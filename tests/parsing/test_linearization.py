@@ -1,0 +1,77 @@
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.parsing.random_trees import LABELS, TAGS, trees
+from vaswani_hf.parsing import Repairs, linearize, repair_tree, tree_of, tree_of_text
+
+
+# Vinyals et al. 2015, figure 2.
+DOG = "(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))"
+DOG_TOKENS = "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
+
+
+def test_the_example_of_the_paper_becomes_its_sequence():
+    tree = tree_of_text(DOG)
+    assert linearize(tree) == DOG_TOKENS.split()
+    assert tree_of(DOG_TOKENS.split(), "John has a dog .".split()) == tree
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected", "repairs"),
+    [
+        ("(S (NP A B )NP )S", "(S (NP (A a) (B b)))", {}),
+        ("(S (NP A B", "(S (NP (A a) (B b)))", {"missing_brackets": 2}),
+        ("(S (NP A B )S", "(S (NP (A a) (B b)))", {"missing_brackets": 1}),
+        ("(S A )NP B )S", "(S (A a) (B b))", {"surplus_brackets": 1}),
+        ("(S A (NP )NP B )S", "(S (A a) (B b))", {"surplus_brackets": 2}),
+        ("(S A B (NP", "(S (A a) (B b))", {"missing_brackets": 1, "surplus_brackets": 1}),
+        ("(NP A )NP (VP B )VP", "(TOP (NP (A a)) (VP (B b)))", {"missing_brackets": 2}),
+        ("(S A )S", "(S (A a) (XX b))", {"missing_words": 1}),
+        ("", "(TOP (XX a) (XX b))", {"missing_words": 2, "missing_brackets": 2}),
+        ("(S A B (NP A )NP )S", "(S (A a) (B b))", {"extra_words": 1, "surplus_brackets": 2}),
+        ("(S A cat )S", "(S (A a) (XX b))", {"changed_words": 1}),
+        ("(S A (B) )S", "(S (A a))", None),
+    ],
+)
+def test_what_is_no_tree_is_mended_and_counted(tokens, expected, repairs):
+    tree, found = repair_tree(tokens.split(), ["a", "b"], tags={"A", "B"})
+    if repairs is not None:
+        assert (str(tree), found) == (expected, Repairs(**repairs))
+    assert tree.words() == ["a", "b"]
+
+
+def test_a_sequence_that_is_no_tree_is_refused():
+    with pytest.raises(ValueError, match=r"'\(S A' is no tree over 1 words.*missing_brackets=1"):
+        tree_of(["(S", "A"], ["a"])
+    with pytest.raises(ValueError, match="at least one word"):
+        repair_tree(["(S"], [])
+
+
+@given(trees)
+def test_a_tree_needs_no_repair(tree):
+    found, repairs = repair_tree(linearize(tree), tree.words(), tags=set(TAGS))
+    assert found == tree
+    assert not repairs
+
+
+TOKENS = [f"{side}{label}" for side in "()" for label in LABELS] + [*TAGS, "(", ")", "word"]
+
+
+@given(trees, st.data())
+def test_a_damaged_tree_becomes_one_over_exactly_its_words(tree, data):
+    tokens, words = linearize(tree), tree.words()
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(tokens)))
+        kind = data.draw(st.sampled_from(["put in", "take out", "replace"]))
+        new = [] if kind == "take out" else [data.draw(st.sampled_from(TOKENS))]
+        tokens[place : place + (kind != "put in")] = new
+    found, repairs = repair_tree(tokens, words, tags=set(TAGS))
+    assert found.words() == words
+    # What has been mended is a tree, and a sequence that needed no repair is that tree's.
+    assert tree_of_text(str(found)) == found
+    if not repairs:
+        assert linearize(found) == tokens
+    assert all(count >= 0 for count in dataclasses.asdict(repairs).values())

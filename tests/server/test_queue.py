@@ -1,0 +1,163 @@
+from concurrent.futures import CancelledError
+
+import pytest
+
+from tests.server.serving import EN_DE, Gate, running
+from vaswani_hf.server import LanguagePair, Limits, Pairs
+from vaswani_hf.server.errors import RequestError
+
+
+@pytest.fixture
+def served(gate):
+    return Pairs([(EN_DE, gate)]).find("en", "de")
+
+
+def make_queue(**limits):
+    from vaswani_hf.server import TranslationQueue
+    from vaswani_hf.server.metrics import Metrics
+
+    return TranslationQueue(Limits(**limits), Metrics())
+
+
+@pytest.fixture
+def queue():
+    """One that has been started, with room for four."""
+    queue = make_queue(max_queue=4)
+    queue.start()
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def busy(queue, served, gate):
+    """The queue, at work on the text `a` behind the closed gate."""
+    gate.is_open.clear()
+    queue.first = queue.add(served, ["a"], 1)
+    assert gate.entered.acquire(timeout=20)
+    yield queue
+    gate.is_open.set()
+
+
+def found(job):
+    return job.found.result(20)
+
+
+def test_what_waits_is_translated_together(busy, served, gate):
+    jobs = [busy.add(served, [letter, "h"], 1) for letter in "bcd"]
+    gate.is_open.set()
+    assert [found(job) for job in jobs] == [[["b"], ["h"]], [["c"], ["h"]], [["d"], ["h"]]]
+    assert gate.calls == [["a"], ["b", "h", "c", "h", "d", "h"]]
+
+
+def test_nothing_waits_for_more_to_come(queue, served, gate):
+    assert found(queue.add(served, ["a"], 1)) == [["a"]]
+    assert found(queue.add(served, ["b"], 1)) == [["b"]]
+    assert gate.calls == [["a"], ["b"]]
+
+
+def test_a_long_request_lets_others_pass(busy, served, gate):
+    num_sentences = 320  # five shares of a round
+    long = busy.add(served, ["b\n" * num_sentences], 1)
+    short = [busy.add(served, [letter], 1) for letter in "cd"]
+    gate.is_open.set()
+    assert found(short[0]) == [["c"]] and found(long) == [["b\n" * num_sentences]]
+    _, first, second, *_ = gate.calls
+    assert len(first) == 256 and {"b", "c", "d"} == set(first)  # full, and nobody is left out
+    assert set(second) == {"b"}
+
+
+def test_a_full_queue_is_a_429_that_says_when(busy, served):
+    for letter in "bcd":
+        busy.add(served, [letter], 1)
+    with pytest.raises(RequestError, match="4 requests are waiting") as caught:
+        busy.add(served, ["e"], 1)
+    assert caught.value.status == 429
+    assert int(caught.value.headers["Retry-After"]) >= 1
+
+
+def test_one_that_is_dropped_is_not_translated_and_makes_room(busy, served, gate):
+    jobs = [busy.add(served, [letter], 1) for letter in "bcd"]
+    busy.drop(jobs[1])
+    late = busy.add(served, ["e"], 1)
+    gate.is_open.set()
+    assert found(late) == [["e"]]
+    assert gate.calls == [["a"], ["b", "d", "e"]]
+    with pytest.raises(CancelledError):
+        found(jobs[1])
+
+
+def test_one_that_is_dropped_while_it_is_translated_harms_nobody(busy, served, gate):
+    busy.drop(busy.first)
+    job = busy.add(served, ["b"], 1)
+    gate.is_open.set()
+    assert found(job) == [["b"]]
+
+
+def test_a_long_one_that_is_dropped_ends_after_its_round(busy, served, gate):
+    long = busy.add(served, ["b\n" * 600], 1)
+    gate.is_open.set()
+    assert gate.entered.acquire(timeout=20)  # it is in its first round, or past it
+    busy.drop(long)
+    assert found(busy.add(served, ["c"], 1)) == [["c"]]
+    assert sum(map(len, gate.calls)) <= 602
+
+
+def test_closing_answers_what_waits_and_refuses_the_rest(busy, served, gate):
+    jobs = [busy.add(served, [letter], 1) for letter in "bc"]
+    busy.refuse()
+    with pytest.raises(RequestError) as caught:
+        busy.add(served, ["d"], 1)
+    assert caught.value.status == 503
+    gate.is_open.set()
+    busy.close()
+    assert [job.found.result(0) for job in (busy.first, *jobs)] == [[["a"]], [["b"]], [["c"]]]
+
+
+def test_one_that_fails_takes_no_other_with_it(busy, served, gate):
+    class Picky(Gate):
+        def __call__(self, sentences):
+            if "c" in sentences:
+                raise RuntimeError
+            return super().__call__(sentences)
+
+    gate.__class__ = Picky
+    jobs = [busy.add(served, [letter], 1) for letter in "bcd"]
+    gate.is_open.set()
+    assert (found(jobs[0]), found(jobs[2])) == ([["b"]], [["d"]])
+    with pytest.raises(RequestError) as caught:
+        found(jobs[1])
+    assert caught.value.status == 500
+
+
+def test_a_sentence_beyond_the_positions_is_a_400(copier, monkeypatch):
+    from vaswani_hf import Translator
+
+    translator = Translator(*copier)
+    translator.max_positions = 4
+    monkeypatch.setattr(translator, "encode", lambda texts: [[5] * 9 for _ in texts])
+    with running((EN_DE, translator)) as client:
+        answer = client.post("/translate", json={"source": "en", "target": "de", "q": "a"})
+    assert answer.status_code == 400 and "9 tokens" in answer.json()["error"]
+
+
+def test_pairs_wait_for_each_other_in_their_turn(busy, served, gate, translator):
+    other = Gate(translator)
+    reverse = Pairs([(LanguagePair("de", "en"), other)]).find("de", "en")
+    jobs = [busy.add(served, ["b"], 1), busy.add(reverse, ["c"], 1), busy.add(served, ["d"], 1)]
+    gate.is_open.set()
+    assert [found(job) for job in jobs] == [[["b"]], [["c"]], [["d"]]]
+    assert gate.calls == [["a"], ["b", "d"]] and other.calls == [["c"]]
+
+
+def test_when_to_ask_again_is_at_most_the_time_that_a_request_has(served):
+    queue = make_queue(max_queue=1, timeout_seconds=7)  # not started
+    queue.add(served, ["a"], 1)
+    queue._seconds_per_job = 1e6
+    with pytest.raises(RequestError) as caught:
+        queue.add(served, ["b"], 1)
+    assert caught.value.headers["Retry-After"] == "7"
+
+
+def test_a_text_without_a_letter_stays_and_needs_no_model(queue, served, gate):
+    assert found(queue.add(served, ["", " \n", "?!"], 1)) == [[""], [" \n"], ["?!"]]
+    assert not gate.calls

@@ -1,0 +1,90 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Parse trees as pairs: the words of a sentence, and the sequence of its tree (section 6.3)."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset, IterableDataset
+
+from vaswani_hf.parsing import linearize, read_trees, without_traces
+from vaswani_hf.parsing.words import sentence_of
+
+from ..settings.fields import DataArguments
+from .files import TEXTS, state_of, unwrap_dataset_errors
+
+
+_SECTIONS = re.compile(r"(\d\d)(?:-(\d\d))?")
+_SUFFIXES = ("*.mrg", "*.mrg.gz")  # in a folder; others, such as READMEs, are no trees
+
+
+def tree_files_of(arguments: DataArguments, split: str) -> tuple[Path, ...] | None:
+    """The files of trees that are named for a split; `None` if there are none.
+
+    Raises:
+        ValueError: if a section is named without its treebank, or a folder holds no trees.
+        FileNotFoundError: if there is no such file or section.
+    """
+    names = getattr(arguments, f"{split}_trees")
+    if not names:
+        return None
+    return tuple(file for name in names for file in _files(name, arguments.treebank, split))
+
+
+def _files(name: str, treebank: str | None, split: str) -> list[Path]:
+    sections = _SECTIONS.fullmatch(name)
+    if sections is None:
+        return _files_below(Path(name))
+    if treebank is None:
+        raise ValueError(
+            f"{split}_trees={name} names sections of a treebank, and no treebank is named: give "
+            f"--treebank FOLDER, such as the Penn Treebank's parsed/mrg/wsj."
+        )
+    first, last = int(sections[1]), int(sections[2] or sections[1])
+    found = [
+        file
+        for number in range(first, last + 1)
+        for file in _files_below(Path(treebank) / f"{number:02}")
+    ]
+    if not found:
+        raise ValueError(f"{split}_trees={name} names no section; write the lower number first.")
+    return found
+
+
+def _files_below(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise FileNotFoundError(f"There is no file and no folder {path}.")
+    found = sorted(file for suffix in _SUFFIXES for file in path.rglob(suffix))
+    if not found:
+        raise ValueError(f"{path} holds no .mrg file; name the files of trees.")
+    return found
+
+
+def pairs_of_trees(files: tuple[Path, ...], split: str, *, streaming: bool = False) -> Any:
+    """A `Dataset` of columns `source` and `target`; an `IterableDataset` when streaming.
+
+    Trees are without traces and functions; one of traces alone is no pair.
+
+    Raises:
+        ValueError: if a file cannot be read, which is named with the line, or there is no tree.
+            When streaming, once the line is reached.
+    """
+    how = {"files": files, "state": state_of(files)}
+    if next(_rows(**how), None) is None:
+        raise ValueError(
+            f"{', '.join(map(str, files))}: no tree is there; split {split} needs some."
+        )
+    with unwrap_dataset_errors():
+        kind = IterableDataset if streaming else Dataset
+        return kind.from_generator(_rows, gen_kwargs=how, features=TEXTS)
+
+
+def _rows(files: tuple[Path, ...], state: Any) -> Iterator[dict[str, str]]:
+    for file in files:
+        for tree in read_trees(file):
+            clean = without_traces(tree)
+            if clean is not None:
+                yield {"source": sentence_of(clean.words()), "target": " ".join(linearize(clean))}

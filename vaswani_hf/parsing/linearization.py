@@ -1,0 +1,135 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""Trees as sequences (Vinyals et al. 2015, "Grammar as a Foreign Language"), and back.
+
+The tree `(S (NP (NNP John)) (VP (VBZ sleeps)) (. .))` of the sentence `John sleeps .` becomes
+`(S (NP NNP )NP (VP VBZ )VP . )S`: a bracket that opens, one that closes with its label, and for
+each word its tag. The words come from the sentence, so that no output can change them. Vinyals et
+al. replace all tags by `XX`; the code of the paper's authors keeps them (tensor2tensor,
+`words_and_tags_from_wsj_tree`), as we do: EVALB knows punctuation by its tags.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from .trees import TOP, Tree, walk
+
+
+UNKNOWN_TAG = "XX"  # of a word that the sequence has no tag for
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """How many tokens of a sequence had to be mended so that it became a tree over its words.
+
+    Args:
+        missing_brackets: that had to be put in.
+        surplus_brackets: that had to go, as they close nothing or hold no word.
+        missing_words: of the sentence, for which there was no tag.
+        extra_words: tags beyond the words of the sentence.
+        changed_words: tokens that are no tag where a word's tag should be.
+    """
+
+    missing_brackets: int = 0
+    surplus_brackets: int = 0
+    missing_words: int = 0
+    extra_words: int = 0
+    changed_words: int = 0
+
+    def __bool__(self) -> bool:
+        """Whether there was anything to mend."""
+        return self != Repairs()
+
+
+def linearize(tree: Tree) -> list[str]:
+    """The sequence of a tree, without its words."""
+    return [
+        node.label if node.word is not None else f"{')' if is_end else '('}{node.label}"
+        for node, is_end in walk(tree)
+    ]
+
+
+def tree_of(tokens: Sequence[str], words: Sequence[str]) -> Tree:
+    """The tree that a sequence describes.
+
+    Args:
+        tokens: as `linearize` gives them.
+        words: of the sentence.
+
+    Raises:
+        ValueError: if they are no tree over these words; `repair_tree` makes one.
+    """
+    tree, repairs = repair_tree(tokens, words)
+    if repairs:
+        raise ValueError(f"'{' '.join(tokens)}' is no tree over {len(words)} words: {repairs}.")
+    return tree
+
+
+def repair_tree(
+    tokens: Sequence[str], words: Sequence[str], tags: Collection[str] | None = None
+) -> tuple[Tree, Repairs]:
+    """A tree over exactly these words that keeps what it can of a sequence.
+
+    A bracket closes the nearest one of its label, and with it all that opened since; one that has
+    none is left out. What is open at the end is closed. Several trees get a bracket `TOP` around
+    them. Words without a tag are put at the end as `XX`; tags without a word are left out from the
+    end, and so are brackets around nothing.
+
+    Args:
+        tokens: a sequence that is meant to be a tree.
+        words: of the sentence, at least one.
+        tags: the tags that there are; `None` for any.
+
+    Returns:
+        The tree, and what was mended.
+
+    Raises:
+        ValueError: if there are no words.
+    """
+    if not words:
+        raise ValueError("A tree needs at least one word.")
+    num_missing = num_surplus = num_extra = num_changed = num_words = 0
+    levels: list[list[Tree]] = [[]]
+    labels: list[str] = []
+
+    def close() -> int:
+        """Close the innermost bracket; 2 if both its ends go, as it holds nothing."""
+        label, children = labels.pop(), levels.pop()
+        if children:
+            levels[-1].append(Tree(label, tuple(children)))
+        return 0 if children else 2
+
+    for token in tokens:
+        if token.startswith("(") and len(token) > 1:
+            labels.append(token[1:])
+            levels.append([])
+        elif token.startswith(")") and len(token) > 1:
+            if token[1:] not in labels:
+                num_surplus += 1
+                continue
+            while labels[-1] != token[1:]:
+                empty = close()
+                num_missing += not empty
+                num_surplus += bool(empty)  # the end that is not there need not go
+            num_surplus += close()
+        elif num_words == len(words):
+            num_extra += 1
+        else:
+            is_tag = not set("()") & set(token) and (tags is None or token in tags)
+            num_changed += not is_tag
+            levels[-1].append(Tree(token if is_tag else UNKNOWN_TAG, word=words[num_words]))
+            num_words += 1
+    while labels:
+        empty = close()
+        num_missing += not empty
+        num_surplus += bool(empty)
+    left = [Tree(UNKNOWN_TAG, word=word) for word in words[num_words:]]
+    roots = levels[0]
+    if left and len(roots) == 1 and roots[0].word is None:
+        roots = [Tree(roots[0].label, (*roots[0].children, *left))]
+    else:
+        roots += left
+    if len(roots) > 1:
+        num_missing += 2
+        roots = [Tree(TOP, tuple(roots))]
+    repairs = Repairs(num_missing, num_surplus, len(left), num_extra, num_changed)
+    return roots[0], repairs

@@ -1,0 +1,55 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""The words of a sentence, as the Penn Treebank cuts it."""
+
+from collections.abc import Sequence
+
+from ..extras import require
+from ..tokenization_vaswani import WORD_START
+from .trees import SPACES
+
+
+# Of a word: what would be a bracket of a tree.
+_ESCAPES = {
+    "(": "-LRB-",
+    ")": "-RRB-",
+    "[": "-LSB-",
+    "]": "-RSB-",
+    "{": "-LCB-",
+    "}": "-RCB-",
+}
+# Printed quotation marks, as the typewritten ones that the treebank's rules know.
+_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
+
+
+def treebank_words(sentence: str) -> list[str]:
+    """Cut a sentence as the treebank does: `I can't (yet).` is `I ca n't -LRB- yet -RRB- .`.
+
+    Raises:
+        ImportError: if nltk is missing, whose `TreebankWordTokenizer` does it.
+    """
+    tokenizer = require("nltk.tokenize.treebank").TreebankWordTokenizer()
+    found = tokenizer.tokenize(sentence.translate(_QUOTES), convert_parentheses=True)
+    return [escaped(word) for word in found]
+
+
+def words_of(sentence: str) -> list[str]:
+    """The words of a sentence that is cut already, by spaces."""
+    return [escaped(word) for word in sentence.translate(_AS_SPACE).split(" ") if word]
+
+
+_INSIDE = str.maketrans(dict.fromkeys((*SPACES, WORD_START), "_"))
+_AS_SPACE = str.maketrans(dict.fromkeys(SPACES, " "))
+
+
+def escaped(word: str) -> str:
+    """A word as a tree can hold it, without brackets."""
+    if word in _ESCAPES:
+        return _ESCAPES[word]
+    for bracket in "()":
+        word = word.replace(bracket, _ESCAPES[bracket])
+    return word
+
+
+def sentence_of(words: Sequence[str]) -> str:
+    """The words as a model reads them: a space begins a word, and so does nothing else."""
+    return " ".join(word.translate(_INSIDE) for word in words)
