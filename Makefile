@@ -24,7 +24,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 		echo "Python 3.11 or later is needed, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
 			"name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -c constraints.txt -e ".[train,export,plot,sentences,serve,docs,dev]"
+	$(BIN)/python -m pip install -c constraints.txt -e ".[train,export,parsing,plot,sentences,serve,docs,dev]"
 	@touch $@
 
 demo: install

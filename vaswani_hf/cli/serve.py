@@ -12,7 +12,7 @@ from ..extras import require
 from ..hub.names import check_name
 from ..server.limits import Limits
 from ..translation.options import check_at_least, check_search_options
-from .translate import CTRANSLATE2_OPTIONS, take_threads
+from .translate import take_threads
 
 
 if TYPE_CHECKING:
@@ -150,9 +150,8 @@ def _check_options(arguments: argparse.Namespace) -> Limits:
     check_search_options(
         arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
     )
-    for name in CTRANSLATE2_OPTIONS:
-        if getattr(arguments, name) is not None and arguments.engine != "ctranslate2":
-            raise ValueError(f"--{name} is for --engine ctranslate2 only.")
+    if arguments.compute_type is not None and arguments.engine != "ctranslate2":
+        raise ValueError("--compute_type is for --engine ctranslate2 only.")
     return Limits(**{name: getattr(arguments, name) for name in Limits.__dataclass_fields__})
 
 
@@ -163,7 +162,7 @@ def _load(
     names = ["device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens"]
     is_fast = arguments.engine == "ctranslate2"
     if is_fast:
-        names += [*CTRANSLATE2_OPTIONS, "threads"]
+        names += ["compute_type", "threads"]
     given = {name: getattr(arguments, name) for name in names}
     options = {name: value for name, value in given.items() if value is not None}
     if is_fast:
