@@ -56,9 +56,11 @@ lint: $(MLINTER_RULES)
 	$(BIN)/python -m mlinter --no-cache --no-progress --rules-toml $(MLINTER_RULES) vaswani_hf
 
 # One thread for each process: where threads outnumber cores, small models run many times slower. A
-# file's tests stay together, or each process would make the file's models anew.
+# file's tests stay together, or each process would make the file's models anew. The slowest are
+# listed, as CONTRIBUTING.md says what a test may cost.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --dist loadfile --durations 15 -n \
+		$$($(BIN)/python -c 'from vaswani_hf.processor import available_cores as n; print(min(n(), 8))')
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -243,7 +243,7 @@ class MultiHeadAttention(nn.Module):
             dropout=self.config.attention_dropout if self.training else 0.0,
             **kwargs,
         )
-        if weights is not None and len(weights) < len(x):
+        if weights is not None and weights.shape[0] < x.shape[0]:
             weights = weights.unflatten(2, (-1, x.shape[1])).transpose(1, 2).flatten(0, 1)
         return self.output_proj(heads.flatten(2)).view(x.shape), weights
 

@@ -1,6 +1,5 @@
 """Whatever the lines: `vaswani-hf translate` gives a line for each, or one line of error."""
 
-import gc
 import gzip
 import tempfile
 from pathlib import Path
@@ -58,10 +57,7 @@ def untrained(folder: Path, **options) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    gc.collect()
-    gc.freeze()
-    yield untrained(tmp_path_factory.mktemp("model"))
-    gc.unfreeze()
+    return untrained(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

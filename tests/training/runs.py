@@ -1,17 +1,17 @@
 """Small trainings: in this process, or in processes of their own where they are killed or many."""
 
+import atexit
 import contextlib
+import functools
 import io
 import json
 import logging
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from tests.conftest import REPOSITORY
+from tests.training.warm import WarmStart, together
 
 
 RECIPE = """\
@@ -51,33 +51,32 @@ def write_pairs(path: Path, count: int, seed: int = 0) -> None:
             lines.write(f"{' '.join(source)}\t{' '.join(target)}\n")
 
 
+@functools.cache
+def warm_start() -> WarmStart:
+    """Where processes of this session come from; it ends with the session, as its input does."""
+    start = WarmStart(os.environ)
+    atexit.register(start.close)
+    return start
+
+
 def run(
     folder: Path,
     *options: str,
     processes: int = 1,
     script: Path | None = None,
-    status=0,
+    status: int | None = 0,
     environment: dict[str, str] | None = None,
-):
-    """Train by the recipe of a folder; `script` stands in for training/run.py."""
-    launch = [sys.executable]
-    if processes > 1:
-        config = str(REPOSITORY / "training" / "configs" / "cpu_2.yaml")
-        launch += ["-m", "accelerate.commands.launch", "--config_file", config]
-        launch += ["--num_processes", str(processes)]
-    done = subprocess.run(
-        [*launch, str(script or "training/run.py"), str(folder / "tiny.yaml"), *options],
-        cwd=REPOSITORY,
-        env={
-            **(os.environ if environment is None else environment),
-            "PYTHONPATH": str(REPOSITORY),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+    start: WarmStart | None = None,
+) -> SimpleNamespace:
+    """Train by the recipe of a folder; `script` stands in for training/run.py.
+
+    Args:
+        environment: variables; imports have seen those of `start`.
+        start: where the processes come from, if not from the session's.
+    """
+    done = (start or warm_start()).run(
+        *(str(script or "training/run.py"), str(folder / "tiny.yaml"), *options),
+        environments=together(os.environ if environment is None else environment, processes),
     )
     assert status is None or done.returncode == status, (
         done.returncode,

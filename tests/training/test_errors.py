@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.training.runs import RECIPE, write_pairs
+from tests.training.runs import RECIPE, run, warm_start, write_pairs
 from training.errors import PACKAGES, in_one_line, is_mendable
 from training.run import main
 
@@ -69,6 +68,8 @@ def test_other_processes_of_a_machine_keep_silent_and_leave_word_with_the_launch
     assert json.loads(told.read_text())["message"].startswith(f"training/run.py: {tmp_path}")
 
 
+# training/run.py where a package is missing. All of its imports are done anew; those of other
+# packages, which take seconds, are there.
 HIDDEN = """
 import sys, runpy
 hidden = sys.argv[1]
@@ -77,25 +78,22 @@ class Hide:
         if name == hidden or name.startswith(hidden + "."):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Hide())
+for name in list(sys.modules):
+    if name.partition(".")[0] in (hidden, "training"):
+        del sys.modules[name]
 sys.argv = ["training/run.py", *sys.argv[2:]]
 runpy.run_path("training/run.py", run_name="__main__")
 """
 
 
-def run_without(package, *options):
-    return subprocess.run(
-        [sys.executable, "-c", HIDDEN, package, *options],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run_without(package, folder, *options):
+    (folder / "hidden.py").write_text(HIDDEN)
+    return warm_start().run(str(folder / "hidden.py"), package, *options, environments=[os.environ])
 
 
 @pytest.mark.parametrize("package", [name for name in PACKAGES if name != "transformers"])
-def test_a_missing_package_is_named_with_what_installs_it(package):
-    done = run_without(package, "base")
+def test_a_missing_package_is_named_with_what_installs_it(package, tmp_path):
+    done = run_without(package, tmp_path, "base")
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("training/run.py: ")
@@ -104,45 +102,12 @@ def test_a_missing_package_is_named_with_what_installs_it(package):
 
 @pytest.mark.parametrize("package", ["babel", "num2words"])
 def test_what_only_the_demo_needs_is_named_when_it_is_asked_for(package, tmp_path):
-    done = run_without(package, "demo", "--output_dir", str(tmp_path / "out"))
+    done = run_without(package, tmp_path, "demo", "--output_dir", str(tmp_path / "out"))
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("training/run.py: The demo text is made with Babel and num2words, and")
     assert f"{package} is missing" in last and 'pip install "vaswani-hf[train]"' in last
     assert "Traceback" not in done.stderr
-
-
-BROKEN_ON_ONE = """
-import os, sys
-from training import run
-load_corpus = run.load_corpus
-def fail_on_one(*arguments):
-    if os.environ["RANK"] == sys.argv[1]:
-        raise OSError(28, "No space left on device", "/disk/cache")
-    return load_corpus(*arguments)
-run.load_corpus = fail_on_one
-run.main(sys.argv[2:])
-"""
-
-
-def launch_two(folder, script, *options):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = str(REPOSITORY / "training" / "configs" / "cpu_2.yaml")
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "accelerate.commands.launch", "--config_file", config),
-            *("--main_process_port", str(port), str(script), *options, str(folder / "tiny.yaml")),
-            *("--train_file", str(folder / "a.tsv"), "--output_dir", str(folder / "out")),
-        ],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def our_lines(done):
@@ -153,24 +118,66 @@ def our_lines(done):
     return re.findall(r"(?<!traceback : )training/run\.py: [^\r\n]*", done.stderr)
 
 
-def test_two_processes_end_together_with_one_line(tmp_path):
+@pytest.fixture
+def options(tmp_path):
+    """Those of a run of twenty pairs by the recipe of `tmp_path`."""
     (tmp_path / "tiny.yaml").write_text(RECIPE)
     write_pairs(tmp_path / "a.tsv", 20)
+    return ["--train_file", str(tmp_path / "a.tsv"), "--output_dir", str(tmp_path / "out")]
+
+
+def test_two_processes_end_together_with_one_line(tmp_path, options):
     (tmp_path / "a.tsv").open("a").write("one column\n")
-    done = launch_two(tmp_path, "training/run.py")
-    assert done.returncode == 1
+    done = run(tmp_path, *options, processes=2, status=1)
     (line,) = our_lines(done)
     assert "a.tsv, line 21 has 1 columns" in line
 
 
-@pytest.mark.parametrize("broken", ["0", "1"])
-def test_a_process_that_fails_alone_leaves_none_waiting(tmp_path, broken):
-    (tmp_path / "tiny.yaml").write_text(RECIPE)
-    write_pairs(tmp_path / "a.tsv", 20)
+BROKEN_ON_ONE = """
+import os, sys
+from training import run
+load_corpus = run.load_corpus
+def fail_on_one(*arguments):
+    if os.environ["RANK"] == os.environ["BROKEN"]:
+        raise OSError(28, "No space left on device", "/disk/cache")
+    return load_corpus(*arguments)
+run.load_corpus = fail_on_one
+run.main(sys.argv[1:])
+"""
+CAUSE = "training/run.py: /disk/cache: No space left on device."
+
+
+def test_the_first_process_that_fails_alone_leaves_none_waiting(tmp_path, options):
     (tmp_path / "broken.py").write_text(BROKEN_ON_ONE)
-    done = launch_two(tmp_path, tmp_path / "broken.py", broken)
+    done = run(
+        *(tmp_path, *options),
+        processes=2,
+        script=tmp_path / "broken.py",
+        status=1,
+        environment={**os.environ, "BROKEN": "0"},
+    )
+    assert our_lines(done) == [CAUSE]
+
+
+def test_the_launcher_tells_the_cause_where_another_process_fails_alone(tmp_path, options):
+    (tmp_path / "broken.py").write_text(BROKEN_ON_ONE)
+    config = str(REPOSITORY / "training" / "configs" / "cpu_2.yaml")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "accelerate.commands.launch", "--config_file", config),
+            *(str(tmp_path / "broken.py"), str(tmp_path / "tiny.yaml"), *options),
+        ],
+        cwd=REPOSITORY,
+        env={
+            **{**os.environ, "PYTHONPATH": str(REPOSITORY), "CUDA_VISIBLE_DEVICES": ""},
+            "BROKEN": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 1
-    cause = "training/run.py: /disk/cache: No space left on device."
     (line,) = our_lines(done)
-    assert line == cause or (broken == "1" and "another process has ended" in line)
-    assert f"traceback : {cause}" in done.stderr  # in the launcher's summary
+    assert line == CAUSE or "another process has ended" in line
+    assert f"traceback : {CAUSE}" in done.stderr  # in the launcher's summary

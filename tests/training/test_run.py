@@ -1,12 +1,13 @@
 """The whole of training/run.py on a few made-up pairs."""
 
+import contextlib
 import json
 import os
 import random
 import shlex
-import socket
 import subprocess
 import sys
+import tempfile
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,11 +18,13 @@ import yaml
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from tests.training.runs import results_of, run_here
+from tests.training.runs import results_of, run_here, warm_start
+from tests.training.warm import together
 from training.loop import callbacks
 from training.loop.locking import LOCK
 from training.loop.output_dir import WRITTEN_AT_END, WRITTEN_FIRST
 from training.loop.trainer import VaswaniTrainer
+from vaswani_hf import cli
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -98,8 +101,14 @@ def finished(text, tmp_path_factory):
 @pytest.fixture(scope="module")
 def translated(finished, text):
     """The lines that `vaswani-hf translate` prints for the test sentences."""
-    command = [sys.executable, "-m", "vaswani_hf.cli", "translate", "--model", str(finished[0])]
-    return run([*command, str(text / "test.en")]).stdout.splitlines()
+    command = ["translate", "--model", str(finished[0]), str(text / "test.en")]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as lines,
+        contextlib.redirect_stdout(lines),
+    ):
+        assert cli.main(command) == 0
+        lines.seek(0)
+        return lines.read().splitlines()
 
 
 def test_the_output_folder_holds_all_that_is_needed(finished):
@@ -308,15 +317,9 @@ def test_minutes_make_checkpoints(text, tmp_path, a_minute_each):
 
 
 def test_two_processes_train_as_one(finished, text, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launch = [
-        *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"),
-        *("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no"),
-        *("--dynamo_backend", "no", "--main_process_port", str(port)),
-    ]
-    run([*launch, "training/run.py", *arguments(text, tmp_path)])
+    argv = arguments(text, tmp_path)
+    done = warm_start().run("training/run.py", *argv, environments=together(os.environ, 2))
+    assert done.returncode == 0, done.stderr[-6000:]
     results = results_of(tmp_path)
     assert results["hardware"]["processes"] == 2
     assert results["training"]["updates"] == 24
@@ -405,22 +408,8 @@ def test_an_update_is_that_of_the_summed_loss_over_all_target_tokens(untrained, 
     ]
     (tmp_path / "tiny.yaml").write_text(TINY)
     if spread == "two processes":
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        launch = [
-            *(
-                sys.executable,
-                "-m",
-                "accelerate.commands.launch",
-                "--multi_gpu",
-                "--num_processes",
-                "2",
-            ),
-            *("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"),
-            *("--main_process_port", str(port)),
-        ]
-        run([*launch, "training/run.py", *command])
+        done = warm_start().run("training/run.py", *command, environments=together(os.environ, 2))
+        assert done.returncode == 0, done.stderr[-6000:]
     else:
         run_here(*command, "--gradient_accumulation_steps", "2")
     saved = load_file(tmp_path / "out" / "checkpoint-1" / "model.safetensors")

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.export import Dim
 from torch.nn import functional as F
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.utils import logging
@@ -226,9 +225,7 @@ def graphs_of(model: VaswaniForConditionalGeneration) -> dict[str, Graph]:
     """
     config = model.config
     B, S, T, past_length = 2, 5, 3, 7
-    batch, source, target, past = map(
-        Dim, ("batch_size", "source_length", "target_length", "past_length")
-    )
+    batch, source, target, past = "batch_size", "source_length", "target_length", "past_length"
     sources, targets = torch.zeros(B, S, dtype=torch.long), torch.zeros(B, T, dtype=torch.long)
     memory, mask = torch.zeros(B, S, config.d_model), torch.ones_like(sources)
     kept, kept_axes = [], []

@@ -1,8 +1,7 @@
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.training.runs import warm_start
 from training.data.corpus import load_corpus
 from training.data.encoding import encode_pairs, encode_texts
 from training.settings.fields import DataArguments
@@ -58,9 +57,12 @@ def test_another_process_finds_the_encoded_text_and_encodes_nothing(tmp_path):
     pairs = load_corpus(DataArguments(train_file=[str(path)])).splits["train"]
     made = Path(encode_pairs(pairs, tokenizer).cache_files[0]["filename"])
     state = made.stat()
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "tokenizer"), str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (tmp_path / "encode.py").write_text(SCRIPT)
+    done = warm_start().run(
+        *(str(tmp_path / "encode.py"), str(tmp_path / "tokenizer"), str(path)),
+        environments=[os.environ],
+    )
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(made)
     assert "Encoding" not in done.stderr  # the progress bar of `map`
     assert made.stat().st_mtime_ns == state.st_mtime_ns

@@ -3,12 +3,8 @@
 import json
 import os
 import random
-import socket
-import subprocess
-import sys
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -19,6 +15,8 @@ import transformers
 from packaging.version import Version
 from safetensors.torch import load_file
 
+from tests.training.runs import warm_start
+from tests.training.warm import together
 from training.data.corpus import load_corpus
 from training.data.streaming import TokenBatchStream, state_file
 from training.run import main
@@ -27,7 +25,6 @@ from training.settings.rules import check_streaming
 from vaswani_hf import train_tokenizer
 
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 NUM_PAIRS = 101  # a prime: no number of processes divides it
 
 
@@ -348,23 +345,8 @@ def problem_of_training(text, output, *more, processes=1):
             return main(command)
         except SystemExit as ended:
             return ended.code
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launch = [
-        *(sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"),
-        *("--num_processes", str(processes), "--num_machines", "1"),
-        *("--mixed_precision", "no", "--dynamo_backend", "no"),
-        *("--main_process_port", str(port), "training/run.py"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*launch, *command],
-        cwd=REPOSITORY,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = warm_start().run(
+        "training/run.py", *command, environments=together(os.environ, processes)
     )
     told = [line for line in done.stderr.splitlines() if line.startswith("training/run.py: ")]
     assert (done.returncode, len(told)) in [(0, 0), (1, 1)], done.stdout[-3000:] + done.stderr

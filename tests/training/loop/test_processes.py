@@ -1,18 +1,49 @@
 """Launch lines that start fewer processes than they ask for end at once, with the right line."""
 
+import json
 import os
-import subprocess
-import sys
 import weakref
 from types import SimpleNamespace
 
 import pytest
 import torch
+from accelerate.commands import launch as accelerate_launch
 from accelerate.commands.config.config_args import load_config_from_file
 
 from tests.conftest import REPOSITORY
+from tests.training.runs import warm_start
 from training.loop.processes import end_processes
 from vaswani_hf import VaswaniForConditionalGeneration
+
+
+LAUNCH = accelerate_launch.__file__
+# Stands in for training/run.py, to note the variables of the processes that a launcher starts: all
+# but the one by which they find each other through the launcher, which is over then.
+NOTE = """\
+import json, os, pathlib, sys
+os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
+rank = os.environ.get("RANK", "0")
+pathlib.Path(sys.argv[1], f"{rank}.json").write_text(json.dumps(dict(os.environ)))
+"""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """training/run.py in processes such as `accelerate launch` starts by options."""
+
+    def run(options, *argv):
+        (tmp_path / "note.py").write_text(NOTE)
+        fixed = ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+        done = warm_start().run(
+            *(LAUNCH, *options, *fixed, str(tmp_path / "note.py"), str(tmp_path)),
+            environments=[{**os.environ, "CUDA_VISIBLE_DEVICES": ""}],
+        )
+        assert done.returncode == 0, done.stderr
+        found = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*.json"))]
+        assert found
+        return warm_start().run("training/run.py", *argv, environments=found)
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -26,20 +57,8 @@ from vaswani_hf import VaswaniForConditionalGeneration
     ],
     ids=["num_processes", "multi_gpu without use_cpu"],
 )
-def test_a_line_that_starts_too_few_processes_is_refused(options, told, tmp_path):
-    fixed = ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "accelerate.commands.launch", *options, *fixed),
-            *("training/run.py", "demo", "--output_dir", str(tmp_path / "out")),
-        ],
-        cwd=REPOSITORY,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+def test_a_line_that_starts_too_few_processes_is_refused(options, told, launch, tmp_path):
+    done = launch(options, "demo", "--output_dir", str(tmp_path / "out"))
     assert done.returncode != 0
     assert told in done.stderr
     assert "accelerate launch --multi_gpu --num_processes" in done.stderr
@@ -47,28 +66,10 @@ def test_a_line_that_starts_too_few_processes_is_refused(options, told, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_one_process_is_no_mistake(tmp_path):
+def test_one_process_is_no_mistake(launch, tmp_path):
     # accelerate's own line for one process gets past the check, to the next mistake.
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "1"),
-            *("--mixed_precision", "no", "--dynamo_backend", "no", "--num_machines", "1"),
-            *(
-                "training/run.py",
-                "base",
-                "--output_dir",
-                str(tmp_path / "out"),
-                "--use_cpu",
-                "true",
-            ),
-        ],
-        cwd=REPOSITORY,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    one = ["--num_processes", "1", "--num_machines", "1"]
+    done = launch(one, "base", "--output_dir", str(tmp_path / "out"), "--use_cpu", "true")
     assert "There is no training data" in done.stderr
 
 

@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.training.runs import warm_start
+from tests.training.warm import together
 
 
 SHARDED = """\
@@ -86,15 +85,9 @@ dist.destroy_process_group()
 def sharding(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharded")
     (folder / "sharded.py").write_text(SHARDED)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [sys.executable, *command, str(folder / "sharded.py"), str(folder / "report.json")],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
+    done = warm_start().run(
+        *(str(folder / "sharded.py"), str(folder / "report.json")),
+        environments=together(os.environ, 2),
     )
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads((folder / "report.json").read_text())

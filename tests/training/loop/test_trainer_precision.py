@@ -4,9 +4,6 @@ import json
 import math
 import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +11,7 @@ import torch
 from datasets import Dataset
 from torch._dynamo.utils import counters
 
+from tests.training.runs import warm_start
 from training.data.batching import TokenBatchSampler
 from training.data.collating import ArrowPairs, PairCollator
 from training.loop.trainer import DivergedError, VaswaniTrainer
@@ -23,7 +21,6 @@ from training.settings.reading import parse_arguments
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, loss_vaswani, train_tokenizer
 
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 WIDTHS = {
     "d_model": 32,
     "d_ff": 64,
@@ -357,13 +354,9 @@ def test_all_of_it_goes_through_the_command_line(tmp_path):
     options = "--torch_compile true --torch_compile_backend eager --bf16 --pad_to_multiple_of 8"
     options += " --gradient_checkpointing --predict_with_generate false"
     options += f" --output_dir {tmp_path / 'out'}"
-    done = subprocess.run(
-        [sys.executable, "training/run.py", str(tmp_path / "small.yaml"), *files, *options.split()],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = warm_start().run(
+        *("training/run.py", str(tmp_path / "small.yaml"), *files, *options.split()),
+        environments=[os.environ],
     )
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "out" / "results.json").read_text())

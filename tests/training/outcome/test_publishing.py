@@ -7,15 +7,15 @@ import sys
 import pytest
 from huggingface_hub import ModelCard
 
-from tests.conftest import REPOSITORY
 from tests.hub.client import WITHOUT_PACKAGE
 from tests.hub.hub_server import HubServer
 from tests.training.runs import RECIPE, results_of, run, write_pairs
+from tests.training.warm import WarmStart
 from vaswani_hf import Translator
 
 
 TOKEN = "hf_alice_secret"
-PUSH = ("--push_to_hub", "--hub_model_id", "lab/tiny", "--license", "cc-by-4.0")
+PUSH = ("--push_to_hub", "--license", "cc-by-4.0", "--hub_model_id")
 
 
 @pytest.fixture(scope="module")
@@ -29,23 +29,43 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def hub(tmp_path):
-    with HubServer(tmp_path / "hub") as server:
+@pytest.fixture(scope="module")
+def running_hub(tmp_path_factory):
+    with HubServer(tmp_path_factory.mktemp("hub")) as server:
         server.add_user("alice", TOKEN, organizations=["lab"])
         yield server
 
 
-def weights_in(hub, commit):
-    return hub.files("lab/tiny", commit.id).get("model.safetensors")
+@pytest.fixture
+def hub(running_hub):
+    """One Hub for all tests here; each has a repository of its own."""
+    running_hub.faults.clear()
+    return running_hub
+
+
+@pytest.fixture(scope="module")
+def train(running_hub, tmp_path_factory, folder):
+    """`run`, in processes that talk to the Hub, with that token or with none."""
+    environment = running_hub.environment(tmp_path_factory.mktemp("home"))
+    start = WarmStart(environment)
+
+    def run_with(token, *options, **how):
+        variables = {**environment, **({"HF_TOKEN": token} if token else {})}
+        return run(folder, *options, environment=variables, start=start, **how)
+
+    yield run_with
+    start.close()
+
+
+def weights_in(hub, name, commit):
+    return hub.files(name, commit.id).get("model.safetensors")
 
 
 def test_two_processes_push_the_averaged_model_which_translates_as_before_without_the_package(
-    folder, hub, tmp_path
+    train, hub, tmp_path
 ):
     output = tmp_path / "run"
-    argv = (*PUSH, "--output_dir", str(output))
-    done = run(folder, *argv, processes=2, environment=hub.environment(tmp_path / "home", TOKEN))
+    done = train(TOKEN, *PUSH, "lab/tiny", "--output_dir", str(output), processes=2)
     assert "translates 3 sentences as before" in done.stderr
     assert len(hub.commits("lab/tiny")) == 2  # the repository's own, and the model
     assert hub.files("lab/tiny")["model.safetensors"] == (
@@ -71,68 +91,64 @@ def test_two_processes_push_the_averaged_model_which_translates_as_before_withou
 
     # Elsewhere, without the package: what the folder's own model says.
     code = WITHOUT_PACKAGE.replace('["a b c", "h"]', '["abc de", "ed"]')
-    for path in (output, None):
-        name = str(path or "lab/tiny")
-        found = subprocess.run(
-            [sys.executable, "-c", code, name],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            env=hub.environment(tmp_path / "elsewhere"),
-        )
-        assert found.returncode == 0, found.stderr
-        translator = Translator.from_pretrained(output)
-        assert found.stdout.splitlines()[0] == str(translator(["abc de", "ed"]))
-
-
-def test_every_save_is_pushed_and_the_averaged_model_comes_last(folder, hub, tmp_path):
-    output = tmp_path / "run"
-    argv = (*PUSH, "--hub_strategy", "every_save", "--hub_always_push", "--hub_private_repo")
-    hub.fail("POST", "/commit/", status=500, times=3)  # the first of them comes to nothing
-    done = run(
-        folder,
-        *(*argv, "--hub_token", TOKEN, "--output_dir", str(output)),
-        environment=hub.environment(tmp_path / "home"),
+    found = subprocess.run(
+        [sys.executable, "-c", code, "lab/tiny"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        env=hub.environment(tmp_path / "elsewhere"),
     )
+    assert found.returncode == 0, found.stderr
+    translator = Translator.from_pretrained(output)
+    assert found.stdout.splitlines()[0] == str(translator(["abc de", "ed"]))
+
+
+def test_every_save_is_pushed_and_the_averaged_model_comes_last(train, hub, tmp_path):
+    output = tmp_path / "run"
+    name = "lab/saves"
+    argv = (*PUSH, name, "--hub_strategy", "every_save", "--hub_always_push", "--hub_private_repo")
+    hub.fail("POST", "/commit/", status=500, times=3)  # the first of them comes to nothing
+    done = train(None, *argv, "--hub_token", TOKEN, "--output_dir", str(output))
     assert "checkpoint-4 is not pushed, and training goes on" in done.stderr
-    commits = hub.commits("lab/tiny")
+    commits = hub.commits(name)
     assert [commit.title for commit in commits[:-1]] == [
         "Upload the model",
         "In training: checkpoint-8",
     ]
-    assert weights_in(hub, commits[0]) == (output / "model.safetensors").read_bytes()
-    assert weights_in(hub, commits[1]) == (
+    assert weights_in(hub, name, commits[0]) == (output / "model.safetensors").read_bytes()
+    assert weights_in(hub, name, commits[1]) == (
         (output / "checkpoint-8" / "model.safetensors").read_bytes()
     )
-    card = hub.files("lab/tiny", commits[1].id)["README.md"].decode()
+    card = hub.files(name, commits[1].id)["README.md"].decode()
     assert "after 8 of 8 updates" in card
-    config = json.loads(hub.files("lab/tiny", commits[1].id)["config.json"])
+    config = json.loads(hub.files(name, commits[1].id)["config.json"])
     assert "AutoModel" in config["auto_map"]
     assert TOKEN not in done.stdout + done.stderr
     assert TOKEN not in (output / "config.yaml").read_text()
     assert TOKEN not in (output / "results.json").read_text()
 
 
-def test_a_failed_push_leaves_the_model_and_says_how_to_go_on(folder, hub, tmp_path):
+def test_a_failed_push_leaves_the_model_and_says_how_to_go_on(train, hub, tmp_path):
     output = tmp_path / "run"
     hub.fail("POST", "/commit/", status=500, times=100)
-    environment = hub.environment(tmp_path / "home", TOKEN)
-    argv = (*PUSH, "--output_dir", str(output))
-    done = run(folder, *argv, environment=environment, status=1)
-    assert f"vaswani-hf push {output} --to lab/tiny" in done.stderr
+    done = train(TOKEN, *PUSH, "lab/failed", "--output_dir", str(output), status=1)
+    assert f"vaswani-hf push {output} --to lab/failed" in done.stderr
     assert "Traceback" not in done.stderr
     hub.faults.clear()
     again = subprocess.run(
-        [sys.executable, "-m", "vaswani_hf.cli", "push", str(output), "--to", "lab/tiny"],
+        [
+            *(sys.executable, "-m", "vaswani_hf.cli", "push", str(output)),
+            *("--to", "lab/failed", "--no-verify"),
+        ],
         capture_output=True,
         text=True,
         check=False,
-        env=environment,
+        env=hub.environment(tmp_path / "home", TOKEN),
     )
     assert again.returncode == 0, again.stderr
-    assert hub.files("lab/tiny")["model.safetensors"] == (
+    assert hub.files("lab/failed")["model.safetensors"] == (
         (output / "model.safetensors").read_bytes()
     )
 
@@ -147,21 +163,23 @@ REFUSED = [
     (("--model_name_or_path", "lab/nothing"), "fetch lab/nothing: "),
 ]
 # training/run.py with each list of options that stands in a file, and the errors to another one.
+# The first argument is a recipe, as in any run.
 EACH = """\
 import json, sys
 from training.run import main
 
+_, commands, told = sys.argv[1:]
 errors = []
-for argv in json.load(open(sys.argv[1])):
+for argv in json.load(open(commands)):
     try:
         main(argv)
     except SystemExit as end:
         errors.append(str(end.code))
-json.dump(errors, open(sys.argv[2], "w"))
+json.dump(errors, open(told, "w"))
 """
 
 
-def test_what_could_not_be_pushed_is_not_trained(folder, hub, tmp_path):
+def test_what_could_not_be_pushed_is_not_trained(train, folder, tmp_path):
     commands = []
     for option, _ in REFUSED:
         given = {"--hub_model_id": "lab/tiny", "--license": "cc-by-4.0", **dict([option])}
@@ -169,15 +187,8 @@ def test_what_could_not_be_pushed_is_not_trained(folder, hub, tmp_path):
         commands.append(argv + [word for each in given.items() for word in each])
     (tmp_path / "commands.json").write_text(json.dumps(commands))
     files = [str(tmp_path / "commands.json"), str(tmp_path / "errors.json")]
-    done = subprocess.run(
-        [sys.executable, "-c", EACH, *files],
-        cwd=REPOSITORY,
-        env=hub.environment(tmp_path / "home", TOKEN),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "each.py").write_text(EACH)
+    done = train(TOKEN, *files, script=tmp_path / "each.py")
     errors = json.loads((tmp_path / "errors.json").read_text())
     for error, (option, said) in zip(errors, REFUSED, strict=True):
         assert error.startswith("training/run.py: ") and said in error, (option, error)
