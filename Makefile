@@ -26,13 +26,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 			"name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -c constraints.txt \
-		-e ".[train,export,page,parsing,plot,sentences,serve,docs,dev]"
+		-e ".[train,export,parsing,plot,sentences,serve,docs,dev]"
 	@touch $@
 
 demo: install
 	$(BIN)/python training/run.py demo $(DEMO_ARGS)
 
 page: install
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[page]"
 	$(BIN)/python demo/app.py $(PAGE_ARGS)
 
 # Not --quiet, which lets broken links and anchors pass. The variable silences an announcement.
