@@ -9,16 +9,16 @@ from ..imports import imported_at_use
 if TYPE_CHECKING:
     from .alignment import Alignment, Head
     from .ctranslate2 import CTranslate2Translator
-    from .engine import (
+    from .engine import TextTranslator
+    from .ensemble import VaswaniEnsemble
+    from .found import (
         Hypothesis,
         LongPrefixError,
         LongSourceError,
         LongTextError,
         MBRTranslation,
-        TextTranslator,
         Translation,
     )
-    from .ensemble import VaswaniEnsemble
     from .pairs import PairError, UnequalLengthError
     from .ray_data import RayTranslator, lines_of_shard
     from .scoring import PairScore, perplexity
@@ -54,17 +54,17 @@ __getattr__, __dir__ = imported_at_use(
         "Alignment": "alignment",
         "CTranslate2Translator": "ctranslate2",
         "Head": "alignment",
-        "Hypothesis": "engine",
-        "LongPrefixError": "engine",
-        "LongSourceError": "engine",
-        "LongTextError": "engine",
-        "MBRTranslation": "engine",
+        "Hypothesis": "found",
+        "LongPrefixError": "found",
+        "LongSourceError": "found",
+        "LongTextError": "found",
+        "MBRTranslation": "found",
         "PairError": "pairs",
         "PairScore": "scoring",
         "RayTranslator": "ray_data",
         "Segmentation": "words",
         "TextTranslator": "engine",
-        "Translation": "engine",
+        "Translation": "found",
         "Translator": "translator",
         "UnequalLengthError": "pairs",
         "VaswaniEnsemble": "ensemble",

@@ -15,7 +15,8 @@ from ..extras import require
 from ..hub.names import TARGET_TOKENIZER
 from ..processor import available_cores, threads_of_environment
 from ..search_settings_vaswani import PAPER, POWER, WU, power_length_penalty, wu_length_penalty
-from .engine import Hypothesis, LongSourceError, TextTranslator
+from .engine import TextTranslator
+from .found import Hypothesis, LongSourceError
 from .loading import (
     CTRANSLATE2_WEIGHTS,
     GENERATION_CONFIG,

@@ -2,16 +2,15 @@
 """The part that all engines share: sentences to batches of ids, and back to text in their order."""
 
 import abc
-import itertools
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
+from .found import Hypothesis, LongPrefixError, LongSourceError, MBRTranslation, Translation
 from .options import (
     Sampling,
     check_at_least,
@@ -21,77 +20,10 @@ from .options import (
 )
 from .pairs import PairReader, as_given, sides_of
 from .scoring import NAN, score_pairs
+from .sentences import Answer, Prefixes, Sentence, in_chunks, sentences_of, with_prefixes
 
 
 LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
-Answer = TypeVar("Answer")
-Prefixes = str | Iterable[str | None] | None  # that translations start with
-
-
-class Hypothesis(NamedTuple):
-    """A translation of a source, as an engine has found it.
-
-    `ids` are target ids without the start and padding, and with `</s>` if it has ended; `log_prob`
-    is the sum over those that follow a forced prefix, `None` where the engine was not asked for it.
-    """
-
-    ids: list[int]
-    log_prob: float | None
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One of the translations of a sentence. Logarithms are natural.
-
-    `log_prob` is the model's log-probability of the pieces, of those alone that follow a forced
-    prefix; `score` is `log_prob` divided by the length penalty of so many pieces, by which a search
-    ranks. `ids` are the pieces, with `</s>` if the translation has ended.
-    """
-
-    text: str
-    score: float
-    log_prob: float
-    ids: list[int]
-
-
-@dataclass(frozen=True)
-class MBRTranslation(Translation):
-    """The candidate that is most like the others; `utility` says how much, 0 to 100."""
-
-    utility: float
-
-
-class LongTextError(ValueError):
-    """A text has more tokens than the model has positions.
-
-    `place` is the index of the sentence in the input, counted from 0.
-    """
-
-    def __init__(self, place: int, message: str) -> None:
-        super().__init__(message)
-        self.place = place
-
-
-class LongSourceError(LongTextError):
-    """A source has more tokens than the model has positions."""
-
-    def __init__(self, place: int, num_tokens: int, most: int) -> None:
-        super().__init__(
-            place,
-            f"A sentence of {num_tokens} tokens needs as many positions, but the model has {most}; "
-            f"split the sentence, or use a model with a larger max_position_embeddings.",
-        )
-
-
-class LongPrefixError(LongTextError):
-    """A prefix leaves no position for what follows it."""
-
-    def __init__(self, place: int, num_tokens: int, most: int) -> None:
-        super().__init__(
-            place,
-            f"A prefix of {num_tokens} tokens leaves nothing of the {most} positions that the "
-            f"model has; shorten the prefix.",
-        )
 
 
 class TextTranslator(abc.ABC):
@@ -406,7 +338,7 @@ class TextTranslator(abc.ABC):
         return splitter.translate(texts, translate, chunk_sentences)
 
     def _translate(
-        self, sentences: list["Sentence"], *, sampling: Sampling | None, progress: bool
+        self, sentences: list[Sentence], *, sampling: Sampling | None, progress: bool
     ) -> list[str]:
         answer = self.translate_ids
         if sampling is not None:
@@ -415,7 +347,7 @@ class TextTranslator(abc.ABC):
 
     def _n_best(
         self,
-        sentences: list["Sentence"],
+        sentences: list[Sentence],
         *,
         num_return_sequences: int,
         sampling: Sampling | None,
@@ -458,7 +390,7 @@ class TextTranslator(abc.ABC):
 
     def _answers(
         self,
-        sentences: list["Sentence"],
+        sentences: list[Sentence],
         answer: Callable[..., list[Answer]],
         nothing: Answer,
         *,
@@ -691,76 +623,6 @@ class TextTranslator(abc.ABC):
     @abc.abstractmethod
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """The log-probability of each piece of each target of a batch."""
-
-
-class Sentence(NamedTuple):
-    """A sentence, and what its translation starts with."""
-
-    text: str
-    prefix: str | None
-
-
-def sentences_of(sentences: Any, prefixes: Any) -> tuple[Iterable[str], Any]:
-    """Sentences and prefixes, of which a caller may have given one each.
-
-    Raises:
-        ValueError: if there is one of the prefixes and a list of the sentences.
-    """
-    if isinstance(sentences, str):
-        is_one = prefixes is None or isinstance(prefixes, str)
-        return [sentences], [prefixes] if is_one else prefixes
-    if isinstance(prefixes, str):
-        raise ValueError(f"Each sentence needs a prefix of its own, or None, got {prefixes=}.")
-    return sentences, prefixes
-
-
-def with_prefixes(
-    sentences: Iterable[str], prefixes: Iterable[str | None] | None
-) -> Iterator[Sentence]:
-    """Sentences and their prefixes side by side, none where there are none.
-
-    Raises:
-        ValueError: if one of the two has fewer, after what comes before.
-    """
-    if prefixes is None:
-        prefixes = itertools.repeat(None)
-        yield from map(Sentence, sentences, prefixes)
-        return
-    nothing = object()
-    both = itertools.zip_longest(sentences, prefixes, fillvalue=nothing)
-    for count, (text, prefix) in enumerate(both):
-        if text is nothing or prefix is nothing:
-            few, many = ("sentences", "prefixes") if text is nothing else ("prefixes", "sentences")
-            raise ValueError(
-                f"There are {count} {few}, and more {many}; each sentence needs its prefix, which "
-                f"may be empty."
-            )
-        yield Sentence(text, prefix)  # type: ignore[arg-type]
-
-
-def in_chunks(
-    sentences: Iterable[Sentence],
-    chunk_sentences: int,
-    answer: Callable[[list[Sentence]], list[Answer]],
-) -> Iterator[Answer]:
-    """What `answer` says of each sentence; so many are read and answered at a time."""
-    check_at_least(1, chunk_sentences=chunk_sentences)
-    return _in_chunks(iter(sentences), chunk_sentences, answer)
-
-
-def _in_chunks(
-    sentences: Iterator[Sentence],
-    chunk_sentences: int,
-    answer: Callable[[list[Sentence]], list[Answer]],
-) -> Iterator[Answer]:
-    num_done = 0
-    while chunk := list(itertools.islice(sentences, chunk_sentences)):
-        try:
-            yield from answer(chunk)
-        except LongTextError as error:
-            error.place += num_done
-            raise
-        num_done += len(chunk)
 
 
 @contextmanager

@@ -24,9 +24,10 @@ from ..generation_vaswani import VaswaniGenerationMixin
 from ..hub.download import fetch
 from ..search_settings_vaswani import PAPER, POWER, WU
 from .alignment import Aligner, align_pairs
-from .engine import Answer, Hypothesis, TextTranslator
+from .engine import TextTranslator
 from .ensemble import VaswaniEnsemble, check_tokenizers
 from .forcing import end_ids_of, forced_log_probs, padded, start_id_of
+from .found import Hypothesis
 from .loading import (
     CTRANSLATE2_WEIGHTS,
     GENERATION_CONFIG,
@@ -44,6 +45,7 @@ from .options import (
 )
 from .pairs import as_given, sides_of
 from .sampling import SamplingNoise
+from .sentences import Answer
 
 
 MOST_WORKERS = 8  # each holds a batch, and one at a time runs Python
