@@ -16,12 +16,12 @@ from typing import Any
 
 from training.loop.signals import exit_if_stopped, exit_on_signals, silence_ctrl_c
 from training.loop.terminal import ignore_lost_output
-from vaswani_hf.processor import keep_freed_memory, wait_briefly
+from vaswani_hf.processor import keep_freed_memory, prepare_for_torch
 
 
 if __name__ == "__main__":
     silence_ctrl_c()  # the imports below take seconds
-    wait_briefly()  # which torch reads when it is imported
+    prepare_for_torch()
 
 from training.errors import in_one_line, require_packages
 

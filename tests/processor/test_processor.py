@@ -9,27 +9,44 @@ import pytest
 
 from vaswani_hf import processor
 from vaswani_hf.processor import (
+    FOR_TORCH,
     available_cores,
     paying_threads,
+    prepare_for_torch,
     threads_of_environment,
-    wait_briefly,
 )
 
 
 REPOSITORY = Path(__file__).parents[2]
-# Runs a program until it imports torch, and says what OpenMP would be told then.
+# Runs a program until it imports torch, and says what torch's libraries would be told then.
 UNTIL_TORCH = """
 import os, runpy, sys
 
 class BeforeTorch:
     def find_spec(self, name, *_):
         if name == "torch":
-            print("spins:", os.environ.get("GOMP_SPINCOUNT"), flush=True)
+            names = ["GOMP_SPINCOUNT", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"]
+            print("told:", *(os.environ.get(name) for name in names), flush=True)
             os._exit(0)
 
 sys.meta_path.insert(0, BeforeTorch())
 program, sys.argv = sys.argv[1], sys.argv[1:]
 runpy.run_module(program, run_name="__main__", alter_sys=True)
+"""
+# Products of many shapes, and the memory in KiB that was new with them after the first ones.
+MANY_SHAPES = """
+import resource, torch
+from torch import nn
+torch.set_num_threads(1)
+spent = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+weight = torch.randn(2048, 512)
+for rows in range(1, 1200):
+    if rows == 40:
+        before = spent()
+    torch.ops.mkldnn._linear_pointwise(
+        torch.randn(rows % 600 + 100 * (rows > 600), 512), weight, None, "none", [], ""
+    )
+print(spent() - before)
 """
 
 
@@ -147,10 +164,12 @@ def test_what_the_user_says_of_malloc_holds():
     ids=("training", "translate"),
 )
 @pytest.mark.parametrize(
-    ("given", "spins"), [({}, "3000"), ({"OMP_WAIT_POLICY": "active"}, "None")], ids=("", "given")
+    ("given", "told"),
+    [({}, "3000 64 64"), ({"OMP_WAIT_POLICY": "active", "LRU_CACHE_CAPACITY": "9"}, "None 64 9")],
+    ids=("", "given"),
 )
-def test_programs_tell_openmp_to_wait_briefly_before_torch_reads_it(arguments, given, spins):
-    kept = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+def test_programs_tell_torchs_libraries_before_they_ask(arguments, given, told):
+    kept = {name: value for name, value in os.environ.items() if name not in FOR_TORCH}
     run = subprocess.run(
         [sys.executable, "-c", UNTIL_TORCH, *arguments],
         cwd=REPOSITORY,
@@ -159,10 +178,28 @@ def test_programs_tell_openmp_to_wait_briefly_before_torch_reads_it(arguments, g
         capture_output=True,
         text=True,
     )
-    assert f"spins: {spins}\n" in run.stdout, run.stderr
+    assert f"told: {told}\n" in run.stdout, run.stderr
 
 
 @pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
 def test_how_threads_wait_is_the_users_choice(name):
     environment = {name: "1"}
-    assert not wait_briefly(environment) and environment == {name: "1"}
+    assert "GOMP_SPINCOUNT" not in prepare_for_torch(environment)
+    assert environment[name] == "1"
+
+
+@pytest.mark.slow
+def test_shapes_of_all_kinds_take_no_more_memory():
+    """Products of 1,200 shapes take about twice as much where the settings are missing."""
+    spent = {}
+    for name, settings in (("told", FOR_TORCH), ("not told", {})):
+        kept = {name: value for name, value in os.environ.items() if name not in FOR_TORCH}
+        run = subprocess.run(
+            [sys.executable, "-c", MANY_SHAPES],
+            env=kept | settings,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        spent[name] = int(run.stdout)
+    assert spent["told"] < 0.75 * spent["not told"]

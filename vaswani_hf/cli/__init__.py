@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
-from ..processor import wait_briefly
+from ..processor import prepare_for_torch
 from ..text.terminal import escape_unprintable
 from .align import add_align
 from .compare import add_compare
@@ -28,7 +28,7 @@ INTERRUPTED = 130  # exit status: 128 plus the number of SIGINT
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    wait_briefly()  # which torch reads when it is imported
+    prepare_for_torch()
     escape_unprintable()
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",

@@ -16,6 +16,11 @@ OMP_NUM_THREADS = "OMP_NUM_THREADS"  # the variable by which users and launchers
 # brings (docs/speed.md, "Threads").
 LEAST_FOR_A_THREAD = 2**21
 SPINS = "GOMP_SPINCOUNT"  # how often a thread of GNU's OpenMP looks before it sleeps
+FOR_TORCH = {
+    SPINS: "3000",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    "LRU_CACHE_CAPACITY": "64",  # the same in ideep, torch's layer above oneDNN
+}
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt(3)
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -32,21 +37,26 @@ def paying_threads(rows: int, d_model: int, cores: int) -> int:
     return max(1, min(cores, rows * d_model**2 // LEAST_FOR_A_THREAD))
 
 
-def wait_briefly(environment: MutableMapping[str, str] = os.environ) -> bool:
-    """Let threads of torch that wait for each other soon leave their cores to others.
+def prepare_for_torch(environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """Set what torch's libraries read when torch is imported; this must come before that.
 
-    GNU's OpenMP, whose threads they are, lets them spin for milliseconds. Where another process
-    needs a core, the one that all wait for does not get it, in each of the hundreds of operators of
-    a step (docs/speed.md, "Threads"). OpenMP reads the variable once: this must come before torch
-    is imported. Nothing happens where the user has said how threads wait.
+    GNU's OpenMP, whose threads torch has, lets them spin for milliseconds while they wait. Where
+    another process needs a core, the thread that all wait for does not get it, in each of the
+    hundreds of operators of a step (docs/speed.md, "Threads").
+
+    oneDNN keeps what it has prepared for 1,024 shapes of tensors, and so does torch's layer above
+    it. With sentences of all lengths that is more than the model takes (docs/speed.md, "Training").
+
+    What the user has set stays as it is.
 
     Returns:
-        Whether it does.
+        What was set.
     """
-    if SPINS in environment or "OMP_WAIT_POLICY" in environment:
-        return False
-    environment[SPINS] = "3000"
-    return True
+    chosen = {name: value for name, value in FOR_TORCH.items() if name not in environment}
+    if "OMP_WAIT_POLICY" in environment:
+        chosen.pop(SPINS, None)
+    environment.update(chosen)
+    return chosen
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
@@ -120,6 +130,6 @@ __all__ = [
     "available_cores",
     "keep_freed_memory",
     "paying_threads",
+    "prepare_for_torch",
     "threads_of_environment",
-    "wait_briefly",
 ]
