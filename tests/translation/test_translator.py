@@ -90,6 +90,20 @@ def test_batches_hold_each_sentence_once_within_the_budget(copier, lengths, most
         assert len(batch) == 1 or (len(batch) * longest <= 40 and len(batch) <= most)
 
 
+@pytest.mark.parametrize(
+    ("num_sentences", "threads", "sizes"),
+    [(99, 2, [50, 49]), (99, 1, [99]), (63, 2, [63]), (130, 4, [33, 33, 33, 31])],
+)
+def test_threads_share_few_sentences(copier, num_sentences, threads, sizes):
+    translator, before = Translator(*copier), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        batches = translator.batches([3] * num_sentences)
+    finally:
+        torch.set_num_threads(before)
+    assert [len(batch) for batch in batches] == sizes
+
+
 def endless(model, tokenizer, **options):
     """A translator whose translations end at their limits."""
     translator = Translator(model, tokenizer, num_beams=1, **options)

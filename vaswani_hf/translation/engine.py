@@ -23,6 +23,7 @@ from .scoring import NAN, score_pairs
 from .sentences import Answer, Prefixes, Sentence, in_chunks, sentences_of, with_prefixes
 
 
+LEAST_SHARE = 32  # sentences that are worth a batch of their own
 LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
 
 
@@ -466,6 +467,8 @@ class TextTranslator(abc.ABC):
     ) -> list[list[int]]:
         """Group sentences by length, the longest first, so that memory runs out at once or never.
 
+        Few sentences are shared out among the workers, where each has enough of them.
+
         Args:
             lengths: source tokens of each sentence.
             prefix_lengths: tokens of each prefix, which are the same in a batch.
@@ -475,7 +478,8 @@ class TextTranslator(abc.ABC):
             Lists of indices into `lengths`; each index occurs once.
         """
         prefix_lengths = prefix_lengths or [0] * len(lengths)
-        most = self.max_batch_sentences // num_rows
+        num_shares = min(self.num_workers, max(len(lengths) // LEAST_SHARE, 1))
+        most = min(self.max_batch_sentences // num_rows, math.ceil(len(lengths) / num_shares))
         batches: list[list[int]] = []
         for index in sorted(
             range(len(lengths)), key=lambda index: (-prefix_lengths[index], -lengths[index])
@@ -488,6 +492,11 @@ class TextTranslator(abc.ABC):
             else:
                 batches.append([index])
         return batches
+
+    @property
+    def num_workers(self) -> int:
+        """Batches that are translated at a time."""
+        return 1
 
     def map_batches(
         self, answer: Callable[[list[int]], list[Answer]], batches: list[list[int]]

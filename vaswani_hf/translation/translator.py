@@ -183,6 +183,13 @@ class Translator(TextTranslator):
         translator.copies += [one.eval() for one in copies]
         return translator
 
+    @property
+    def num_workers(self) -> int:
+        """Batches that are translated at a time."""
+        if len(self.copies) == 1 and self.is_vaswani and self.model.device.type == "cpu":
+            return min(torch.get_num_threads(), MOST_WORKERS)
+        return len(self.copies)
+
     def map_batches(
         self, answer: Callable[[list[int]], list[Answer]], batches: list[list[int]]
     ) -> Generator[list[Answer]]:
@@ -192,10 +199,8 @@ class Translator(TextTranslator):
         of their own: each step of a search has many small operators, which threads that share them
         wait for.
         """
-        threads, most = torch.get_num_threads(), len(self.copies)
-        if most == 1 and self.is_vaswani and self.model.device.type == "cpu":
-            most = min(threads, MOST_WORKERS)
-        workers = min(most, len(batches))
+        threads = torch.get_num_threads()
+        workers = min(self.num_workers, len(batches))
         draws = self.model.generation_config.do_sample  # in an order that must be the same
         if workers < 2 or draws:
             yield from super().map_batches(answer, batches)
