@@ -265,21 +265,14 @@ def write_vocabularies(
         The names of the two files of vocabularies: SentencePiece models, if the tokenizers have the
         same pieces as theirs; else `.yml`, for text that is cut into pieces.
     """
-    segmenters = [
-        getattr(tokenizer, "spm_files", (None, None))[place]
-        for place, tokenizer in enumerate(tokenizers)
-    ]
-    for name, segmenter in zip(SEGMENTERS, segmenters, strict=True):
-        if segmenter is not None:
+    if all(hasattr(tokenizer, "spm_files") for tokenizer in tokenizers):
+        segmenters = [Path(each.spm_files[place]) for place, each in enumerate(tokenizers)]
+        for name, segmenter in zip(SEGMENTERS, segmenters, strict=True):
             shutil.copyfile(segmenter, folder / name)
-    if all(segmenters) and all(
-        _read_spm(Path(segmenter)).pieces == own
-        for segmenter, own in zip(segmenters, pieces, strict=True)
-    ):
-        return list(SEGMENTERS)
-    names = (
-        ["vocab.yml"] * 2 if pieces[0] == pieces[1] else ["vocab.source.yml", "vocab.target.yml"]
-    )
+        if tuple(_read_spm(segmenter).pieces for segmenter in segmenters) == pieces:
+            return list(SEGMENTERS)
+    is_one = pieces[0] == pieces[1]
+    names = ["vocab.yml"] * 2 if is_one else ["vocab.source.yml", "vocab.target.yml"]
     for name, own in zip(names, pieces, strict=True):
         write_yaml(own, folder / name)
     return names
