@@ -66,8 +66,10 @@ def original(copier, unlearned_parser, tmp_path_factory):
     export(*unlearned_parser, folder / "runs" / "parser")
     for split in ("train", "valid"):
         (folder / f"{split}.trees").write_text("".join(f"{tree}\n" for tree in SENTENCES))
-    for side in ("en", "de"):
-        (folder / f"new.{side}").write_text("abcd efgh\nhgfe dcba\n" * 5)
+    # Characters that no vocabulary here has, enough for 1,000 new pieces.
+    (folder / "new.en").write_text("".join(map(chr, range(0x4E00, 0x5300))) + "\n")
+    with (folder / "new.en").open("a") as file:
+        file.write((folder / "new.en").read_text())
     for split, count in [("train", 60), ("valid", 3), ("test", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)
