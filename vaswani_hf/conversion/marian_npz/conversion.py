@@ -250,11 +250,10 @@ def _name_of_padding(vocabularies: tuple[Vocabulary, Vocabulary], pad_token_id: 
 
 def _search(decoder: Mapping[str, Any], differences: Differences) -> dict[str, Any]:
     """Entries of a generation config, from those of `decoder.yml`."""
-    for name in ("word-penalty",):
-        differences.refuse_if(
-            bool(decoder.get(name)),
-            f"{name}: {decoder.get(name)} of {DECODER} would be lost; remove it",
-        )
+    penalty = decoder.get("word-penalty")
+    differences.refuse_if(
+        bool(penalty), f"word-penalty: {penalty} of {DECODER} would be lost; remove it"
+    )
     if decoder.get("shortlist"):
         logger.warning("shortlist: %s is not used: any piece can come.", decoder["shortlist"])
     return {
