@@ -51,7 +51,7 @@ def test_options_exist(page, options, capsys):
             *("translate", "score", "align", "evaluate", "compare"),
             *("parse", "evalb", "convert", "push", "plot", "serve"),
             *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
-            *("draw positions", "draw schedule"),
+            *("draw positions", "draw schedule", "vocabulary trim", "vocabulary extend"),
         ):
             with pytest.raises(SystemExit):
                 cli.main([*command.split(), "--help"])
