@@ -68,8 +68,11 @@ PUBLISHED = re.compile(
 )
 # How they are shown: the title and the digits after the point.
 FIGURES = {"bleu": ("BLEU", 2), "nats_per_token": ("ln perplexity", 3)}
+BETTER = {"bleu": "more", "nats_per_token": "less"}
 TWINS = ("d_v", "decoder_layers")  # as d_k and encoder_layers
-DIRECTIONS = SAME, OTHER, OPEN = "as the paper's", "the other way", "open"
+# Fewer degrees of freedom say too little of how far seeds are apart.
+LEAST_DEGREES = 5
+DIRECTIONS = SAME, OTHER, OPEN = "as the paper's", "not as the paper's", "open"
 
 
 class Judged(NamedTuple):
@@ -114,6 +117,7 @@ def main(argv: list[str]) -> None:
             judge(options.output_dir / run.name, data)
             finished.setdefault(row, {})[seed] = read(options.output_dir / run.name, results)
     report = report_of(finished, list(read_lines(data / "val.de.gz")))
+    report["runs_planned"] = len(runs)
     print(markdown(report))
     write_report("table_3", report, options.results)
     if options.picture:
@@ -127,7 +131,7 @@ def run_of(row: str, seed: int, data: Path, common: Mapping[str, Any]) -> Run:
         for split, name in (("train", "train"), ("validation", "val"))
         for side, language in (("source", "en"), ("target", "de"))
     }
-    return Run(f"{row}-seed_{seed}", RECIPE, {**files, **changes_of(row), "seed": seed, **common})
+    return Run(f"{row}-seed_{seed}", RECIPE, {**files, **common, **changes_of(row), "seed": seed})
 
 
 def changes_of(row: str) -> dict[str, Any]:
@@ -205,12 +209,12 @@ def report_of(
         }
         for row, seeds in finished.items()
     }
-    deviations = {
-        name: seed_deviation([each.score for each in of_row[name]] for of_row in scores.values())
-        for name in FIGURES
-    }
+    deviations, degrees = {}, 0
+    for name in FIGURES:
+        of_seeds = [[each.score for each in of_row[name]] for of_row in scores.values()]
+        deviations[name], degrees = seed_deviation(of_seeds)
     rows = [
-        row_of(row, finished[row], scores, {name: deviations[name][0] for name in FIGURES})
+        row_of(row, finished[row], scores, deviations, degrees)
         for row in sorted(finished, key=in_the_paper)
     ]
     return {
@@ -218,11 +222,10 @@ def report_of(
         "commits": sorted({run.results["commit"] or "unknown" for run in runs}),
         "updates": runs[0].results["training"]["updates"],
         "runs": len(runs),
-        "runs_planned": sum(map(len, GROUPS)) * 2,
         "bleu_signature": runs[0].results["scores"]["validation"]["bleu_signature"],
         "sentences": len(references),
-        "seed_deviation": {name: deviation for name, (deviation, _) in deviations.items()},
-        "seed_degrees_of_freedom": deviations["bleu"][1],
+        "seed_deviation": deviations,
+        "seed_degrees_of_freedom": degrees,
         "rows": rows,
     }
 
@@ -252,6 +255,7 @@ def row_of(
     seeds: Mapping[int, Judged],
     scores: Mapping[str, Mapping[str, Sequence[SeedScore]]],
     deviations: Mapping[str, float],
+    degrees: int,
 ) -> dict[str, Any]:
     """What is reported of a row.
 
@@ -260,6 +264,7 @@ def row_of(
         seeds: its runs.
         scores: by row and figure, those of each seed.
         deviations: between the seeds of a row, by figure.
+        degrees: of freedom that they are from.
     """
     published, base = published_of(row), published_of(BASE)
     one = next(iter(seeds.values())).results
@@ -268,7 +273,7 @@ def row_of(
         found = difference(scores[row][name], scores[BASE][name], deviations[name])
         paper = round(published[name] - base[name], 4)
         differences[name] = {**dataclasses.asdict(found), "paper": paper}
-        differences[name]["direction"] = direction(found.value, found.ci, paper)
+        differences[name]["direction"] = direction(found.value, found.ci, paper, degrees)
     return {
         "row": row,
         "letter": published["letter"],
@@ -301,9 +306,9 @@ def published_of(row: str) -> dict[str, Any]:
     }
 
 
-def direction(value: float, ci: float, paper: float) -> str:
+def direction(value: float, ci: float, paper: float, degrees: int) -> str:
     """Whether a difference has the sign of the paper's, as far as the confidence goes."""
-    if abs(value) <= ci:
+    if abs(value) <= ci or degrees < LEAST_DEGREES:
         return OPEN
     return SAME if value * paper > 0 else OTHER
 
@@ -314,10 +319,18 @@ def direction(value: float, ci: float, paper: float) -> str:
 def markdown(report: Mapping[str, Any]) -> str:
     """The table of a report, and how often its directions are the paper's.
 
-    In bold is what is further from 0 than its confidence.
+    In bold is what is further from 0 than its confidence, once there are seeds enough for one.
     """
     rows = [shown(row) for row in report["rows"]]
-    lines = ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
+    bleu, nats = (report["seed_deviation"][name] for name in FIGURES)
+    lines = [
+        f"{report['runs']} of {report['runs_planned']} runs, {report['updates']:,} updates each. "
+        f"Between seeds the standard deviation is {bleu:.2f} BLEU and {nats:.3f} nats "
+        f"({report['seed_degrees_of_freedom']} degrees of freedom).",
+        f"BLEU is `{report['bleu_signature']}`.",
+        "",
+    ]
+    lines += ["| " + " | ".join(rows[0]) + " |", "|---" * len(rows[0]) + "|"]
     lines += ["| " + " | ".join(row.values()) + " |" for row in rows]
     lines += ["", "| Difference from base | " + " | ".join(DIRECTIONS) + " |", "|---" * 4 + "|"]
     for name, (title, _) in FIGURES.items():
@@ -338,8 +351,13 @@ def shown(row: Mapping[str, Any]) -> dict[str, str]:
         ),
         "seeds": str(len(row["seeds"])),
     }
+    perplexity = math.exp(row["nats_per_token"])
+    means = {
+        "bleu": {"BLEU": f"{row['bleu']:.2f}"},
+        "nats_per_token": {"perplexity": f"{perplexity:.2f}"},
+    }
     for name, (title, digits) in FIGURES.items():
-        cells[title] = f"{row[name]:.{digits}f}"
+        cells |= means[name]
         found, here, paper = row["differences"].get(name), "", ""
         if found:
             here = f"{found['value']:+.{digits}f} ± {found['ci']:.{digits}f}"
@@ -402,7 +420,7 @@ def draw(report: Mapping[str, Any], theme: str = "light") -> "Figure":
                 label="the paper",
                 zorder=3,
             )
-        axes.set_xlabel(f"{title}, less that of base")
+        axes.set_xlabel(f"{title}, less that of base ({BETTER[name]} is better)")
         axes.grid(True, axis="x", color=colours.faint, linewidth=0.6)
         axes.set_axisbelow(True)
         axes.spines[["top", "right", "left"]].set_visible(False)

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from .loop.checkpoints import AUTO
+from .loop.resumption import NOT_SAVED, TEXT_SOURCES
 from .loop.signals import STOP_SIGNALS
 from .outcome.results import RESULTS
 from .settings.fields import FILES
 from .settings.kinds import written
-from .settings.reading import read_options
+from .settings.reading import cast_values, read_options
+from .settings.recipes import override, read_recipe
 
 
 ROOT = Path(__file__).resolve().parent.parent
 STOPPED = {128 + number for number in STOP_SIGNALS}  # exit statuses of training/run.py
+FREE = {*NOT_SAVED, *TEXT_SOURCES, *FILES, "threads"}  # what a finished run may differ in
 logger = logging.getLogger("training")
 
 
@@ -53,18 +56,20 @@ class Run:
             folder: of all runs.
 
         Raises:
-            ValueError: if it finished with another value of a field. Files may have moved.
+            ValueError: if it has finished with other settings. Text may have moved.
         """
         path = folder / self.name / RESULTS
         if not path.exists():
             return None
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for name, value in read_options(self.options()).items():
-            before = found["chosen"].get(name)
-            if name not in FILES and before != value:
+        wanted = read_recipe(self.recipe)
+        override(wanted, read_options(self.options()), [])
+        then, now = cast_values(found["chosen"]), cast_values(wanted)
+        for name in sorted((then.keys() | now.keys()) - FREE):
+            if then.get(name) != now.get(name):
                 raise ValueError(
-                    f"{path.parent} has finished with {name}={written(before)}, which is not "
-                    f"{name}={written(value)}; choose another folder."
+                    f"{path.parent} has finished with {name}={written(then.get(name))}, and "
+                    f"{name}={written(now.get(name))} is asked for; choose another folder."
                 )
         return found
 
@@ -83,7 +88,7 @@ def train_all(runs: Iterable[Run], folder: Path) -> Iterator[Run]:
         out.
 
     Raises:
-        ValueError: if a run has finished with other settings.
+        ValueError: if a run has finished with other settings; see `Run.results`.
         SystemExit: if a signal has stopped a run, with its status.
     """
     for run in runs:

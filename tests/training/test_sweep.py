@@ -21,7 +21,8 @@ if folder.name == "long":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.kill(os.getppid(), signal.SIGTERM)
     time.sleep(60)
-chosen = {"dropout": argv[argv.index("--dropout") + 1]}
+given = dict(zip(argv[1::2], argv[2::2]))
+chosen = {"d_model": 32, "train_source": "d", "dropout": given["--dropout"]}
 (folder / "results.json").write_text(json.dumps({"chosen": chosen}))
 """
 
@@ -31,12 +32,14 @@ def folder(tmp_path, monkeypatch):
     """Of all runs."""
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "run.py").write_text(SCRIPT)
+    (tmp_path / "tiny.yaml").write_text("d_model: 32\ndropout: 0.3\n")
     monkeypatch.setattr(sweep, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     return tmp_path / "runs"
 
 
 def run(name, dropout=0.1):
-    return Run(name, "base", {"dropout": dropout, "train_source": ["a b", "c"]})
+    return Run(name, "tiny", {"dropout": dropout, "train_source": ["a b", "c"]})
 
 
 def told(folder):
@@ -47,7 +50,7 @@ def told(folder):
 
 def test_what_is_missing_is_trained_in_order_and_goes_on_from_a_checkpoint(folder):
     assert [each.name for each in train_all([run("b"), run("a")], folder)] == ["b", "a"]
-    common = ["base", "--dropout", "0.1", "--train_source", "a b", "c"]
+    common = ["tiny", "--dropout", "0.1", "--train_source", "a b", "c"]
     assert told(folder) == [
         [*common, "--output_dir", str(folder / name), "--resume_from_checkpoint", "auto"]
         for name in "ba"
@@ -60,10 +63,25 @@ def test_what_has_finished_is_not_trained_again(folder):
     assert len(told(folder)) == 2
 
 
-def test_a_finished_run_of_other_settings_is_refused(folder):
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"dropout": 0.2}, r"dropout=0\.1, and dropout=0\.2 is"),
+        ({}, r"dropout=0\.1, and dropout=0\.3 is"),  # the recipe's
+        ({"dropout": 0.1, "num_heads": 2}, "num_heads=None, and num_heads=2 is"),
+    ],
+)
+def test_a_finished_run_of_other_settings_is_refused(folder, fields, told):
     list(train_all([run("a")], folder))
-    with pytest.raises(ValueError, match=r"a has finished with dropout=0\.1, .* dropout=0\.2;"):
-        list(train_all([run("a", dropout=0.2)], folder))
+    with pytest.raises(ValueError, match=f"a has finished with {told} asked for"):
+        list(train_all([Run("a", "tiny", fields)], folder))
+
+
+def test_a_finished_run_whose_text_has_moved_is_the_same(folder):
+    list(train_all([run("a")], folder))
+    moved = Run("a", "tiny", {"dropout": "0.10", "train_source": "elsewhere", "disable_tqdm": True})
+    assert [each.name for each in train_all([moved], folder)] == ["a"]
+    assert len(told(folder)) == 1
 
 
 def test_a_run_that_fails_is_left_out_and_said(folder, caplog):
