@@ -21,7 +21,7 @@ from .settings.reading import cast_values, read_options
 from .settings.recipes import override, read_recipe
 
 
-ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = Path(__file__).resolve().parent / "run.py"
 STOPPED = {128 + number for number in STOP_SIGNALS}  # exit statuses of training/run.py
 FREE = {*NOT_SAVED, *TEXT_SOURCES, *FILES, "threads"}  # what a finished run may differ in
 logger = logging.getLogger("training")
@@ -94,7 +94,7 @@ def train_all(runs: Iterable[Run], folder: Path) -> Iterator[Run]:
     for run in runs:
         if run.results(folder) is None:
             logger.info("Training %s.", run.name)
-            command = [sys.executable, "training/run.py", run.recipe, *run.options()]
+            command = [sys.executable, str(SCRIPT), run.recipe, *run.options()]
             command += ["--output_dir", str(folder.resolve() / run.name)]
             status = _wait_for([*command, "--resume_from_checkpoint", AUTO])
             if status in STOPPED or status < 0:
@@ -107,7 +107,7 @@ def train_all(runs: Iterable[Run], folder: Path) -> Iterator[Run]:
 
 def _wait_for(command: list[str]) -> int:
     """The exit status of a process, to which SIGTERM is passed on."""
-    with subprocess.Popen(command, cwd=ROOT) as process:
+    with subprocess.Popen(command) as process:
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         try:
             return process.wait()

@@ -30,10 +30,10 @@ chosen = {"d_model": 32, "train_source": "d", "dropout": given["--dropout"]}
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Of all runs."""
-    (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "run.py").write_text(SCRIPT)
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
     (tmp_path / "tiny.yaml").write_text("d_model: 32\ndropout: 0.3\n")
-    monkeypatch.setattr(sweep, "ROOT", tmp_path)
+    monkeypatch.setattr(sweep, "SCRIPT", script)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "runs"
 

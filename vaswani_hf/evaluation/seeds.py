@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
-_WIDTH = (
-    1.96  # standard errors on each side of an interval that holds 95 % of a normal distribution
-)
+_WIDTH = 1.96  # standard errors on either side that hold 95 % of a normal distribution
 
 
 @dataclass(frozen=True)
