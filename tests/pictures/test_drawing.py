@@ -36,6 +36,11 @@ def test_a_picture_has_the_format_of_its_suffix(tmp_path, suffix, start):
     assert (tmp_path / f"picture.{suffix}").read_bytes().startswith(start)
 
 
+def test_a_notebook_shows_a_figure():
+    # IPython shows what an object's _repr_png_ gives.
+    assert new_figure()._repr_png_().startswith(b"\x89PNG")
+
+
 def test_an_unknown_suffix_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match=r"picture\.gif: .*\.png, \.svg, \.pdf"):
         save_picture(new_figure(), tmp_path / "picture.gif")

@@ -2,7 +2,8 @@
 """What all pictures share: colours, fonts, axes, files."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
+from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -174,6 +175,8 @@ def shades_of(theme: str) -> Any:
 def new_figure(theme: str = "light") -> "Figure":
     """A figure without pyplot, which may need a screen and keeps every figure in memory.
 
+    Notebooks show it: without pyplot they ask for `_repr_png_`, which matplotlib's figures lack.
+
     Raises:
         ValueError: if there is no such theme.
         ImportError: naming the extra to install.
@@ -182,7 +185,15 @@ def new_figure(theme: str = "light") -> "Figure":
     figure, layouts = require("matplotlib.figure"), require("matplotlib.layout_engine")
     # Padding in inches, the space between axes as a share of the width.
     layout = layouts.ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, wspace=0.03)
-    return figure.Figure(layout=layout, facecolor=paper)
+    shown = figure.Figure(layout=layout, facecolor=paper)
+    shown._repr_png_ = partial(_as_png, shown)
+    return shown
+
+
+def _as_png(figure: "Figure") -> bytes:
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()
 
 
 def finish(figure: "Figure", theme: str = "light") -> "Figure":
