@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from transformers import LogitsProcessorList
 
 from vaswani_hf.evaluation import Metric, Score
-from vaswani_hf.evaluation.metrics import NUM_RESAMPLES
+from vaswani_hf.evaluation.resampling import NUM_RESAMPLES
 from vaswani_hf.parsing import TreeConstraint, TreePieces
 
 from ..data.collating import ArrowPairs

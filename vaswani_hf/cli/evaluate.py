@@ -18,7 +18,8 @@ from ..evaluation import (
     count_tokens,
     scores_by_length,
 )
-from ..evaluation.metrics import METRICS, NUM_RESAMPLES
+from ..evaluation.metrics import METRICS
+from ..evaluation.resampling import NUM_RESAMPLES
 from ..text.lines import decode_lines, read_lines
 from ..text.tables import align
 
