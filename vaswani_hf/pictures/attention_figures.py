@@ -114,11 +114,13 @@ def _draw_grid(
     from matplotlib.colors import PowerNorm
 
     count = len(layers) * len(heads)
-    cell, size = _cell_of(max(len(queries), len(keys))) if count == 1 else (0.115, 7.0)
+    cell, size = 0.115, 7.0  # inches of a word, points
+    if count == 1:
+        cell, size = min(max(4.0 / max(len(queries), len(keys)), 0.155), 0.27), 9.0
     width, height = max(1.1, cell * len(keys)), max(0.9, cell * len(queries))
     letters = 0.0092 * size  # inches of a letter, about
     left, below = (letters * max(map(len, words)) for words in (queries, keys))
-    # With one layer or one head the rows mean nothing, and are as long as suits a slide.
+    # Of one layer, or of one head, the pictures have no rows of their own.
     is_table = len(layers) > 1 and len(heads) > 1
     title = 0.05 if is_table else 0.2
     panel, margins = (width + 0.12, height + 0.1 + title), (left + 1.2, below + 0.8)
@@ -150,11 +152,6 @@ def _draw_grid(
     for axes in grid[count:]:
         axes.set_axis_off()
     _draw_scale(figure, image, (inches, tall - margins[1]), theme)
-
-
-def _cell_of(count: int) -> tuple[float, float]:
-    """Inches of a word in a grid of one head, and points of its letters."""
-    return min(max(4.0 / count, 0.155), 0.27), 9.0
 
 
 def _draw_scale(figure: "Figure", image: Any, size: tuple[float, float], theme: str) -> None:
