@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -45,6 +47,15 @@ def test_trees_are_indented_or_drawn(folder, sentences, tmp_path, capsys):
     assert parse(folder, sentences, "--format", "svg", "-o", str(pictures)) == 0
     assert capsys.readouterr().out.split() == [f"{pictures}/1.svg", f"{pictures}/3.svg"]
     assert "sleeps</text>" in (pictures / "3.svg").read_text()
+
+
+def test_a_sentence_that_is_too_long_is_named(folder, sentences, capsys):
+    options = ["--max_source_tokens", "10", "--chunk_sentences", "1", "--num_beams", "1"]
+    Path(sentences).write_text("John sleeps\n\nthe cat sees the dog and the mouse .\n")
+    assert parse(folder, sentences, *options) == 1
+    found = capsys.readouterr()
+    assert found.out.count("\n") == 2
+    assert f"{sentences}, line 3: A sentence of " in found.err
 
 
 def test_threads_are_those_that_are_asked_for(folder, sentences):

@@ -415,10 +415,19 @@ def test_the_language_comes_from_the_card(folder, text, tmp_path, capfd, sentenc
     assert capfd.readouterr().out == text.read_text()
 
 
-@pytest.mark.parametrize("option", ["--language=en", "--max_source_tokens=9"])
-def test_options_of_split_are_refused_without_it(folder, text, capsys, option):
-    line = refusal(capsys, "translate", "--model", folder, text, option)
-    assert f"{option.split('=')[0]} is for --split sentences only" in line
+def test_a_language_without_split_is_refused(folder, text, capsys):
+    line = refusal(capsys, "translate", "--model", folder, text, "--language=en")
+    assert "--language is for --split sentences only" in line
+
+
+@pytest.mark.parametrize("engine", ["transformers", "ctranslate2"])
+def test_a_sentence_that_is_too_long_is_named(folder, ctranslate2_folder, tmp_path, capfd, engine):
+    model = folder if engine == "transformers" else ctranslate2_folder
+    text = tmp_path / "text"
+    text.write_text("a b\nc\na b c d\n")
+    command = ("translate", "--model", model, text, "--engine", engine, "--max_source_tokens", "4")
+    line = refusal(capfd, *command, "--num_beams", "1", "--chunk_sentences", "2")
+    assert f"{text}, line 3: A sentence of 5 tokens is longer than the 4 that one may" in line
 
 
 # Large jobs

@@ -20,6 +20,9 @@ ENGINE_OPTIONS = {  # which only one engine has
     CTRANSLATE2: ("compute_type",),
 }
 SEARCH_OPTIONS = ("num_beams", "length_penalty", "length_penalty_type")
+# What becomes of sentences that are too long.
+REFUSED = "refused (default: the longest that the model was trained with, or 1024 if that is less)"
+CUT = "cut at clauses (default: the longest that the model was trained with, or 256 if not known)"
 COUNTS = ("num_beams", "batch_tokens", "chunk_sentences", "threads")
 
 
@@ -122,6 +125,16 @@ def add_chunks(parser: argparse.ArgumentParser, what: str, note: str = "") -> No
     )
 
 
+def add_length_limit(parser: argparse.ArgumentParser, fate: str = REFUSED) -> None:
+    """The option of how long a source may be; `fate` is that of a longer one."""
+    parser.add_argument(
+        "--max_source_tokens",
+        type=int,
+        metavar="N",
+        help=f"most tokens of a sentence, </s> included; a longer one is {fate}",
+    )
+
+
 def check_engine(arguments: argparse.Namespace) -> None:
     """Raise a `ValueError` for what needs no model to be refused, of the options above."""
     check_counts(arguments, *COUNTS)
@@ -164,7 +177,7 @@ def load_translators(
     """
     engine = arguments.engine
     own = (*ENGINE_OPTIONS[engine], *(("threads",) if engine == CTRANSLATE2 else ()))
-    for name in ("device", "batch_tokens", *own):
+    for name in ("device", "batch_tokens", "max_source_tokens", *own):
         if getattr(arguments, name, None) is not None:
             options[name] = getattr(arguments, name)
     # Each engine loads what it needs, and CTranslate2 neither torch nor transformers.

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from ..text.lines import decode_lines, read_lines
 from ..text.output import Output
-from .engines import add_chunks, add_engine, add_machine, check_engine, load_translators
+from .engines import (
+    REFUSED,
+    add_chunks,
+    add_engine,
+    add_length_limit,
+    add_machine,
+    check_engine,
+    load_translators,
+)
 from .models import add_model_options, check_models
 
 
@@ -47,6 +55,7 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
     )
     add_engine(parser)
     add_machine(parser, tokens="tokens of a batch on each side", is_one_device=True)
+    add_length_limit(parser, f"{REFUSED}; a target may have max_extra_tokens more")
     add_chunks(parser, "pairs that are read, sorted by length and answered")
 
 

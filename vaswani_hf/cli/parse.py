@@ -11,6 +11,7 @@ from ..hub.names import check_name
 from .engines import (
     TRANSFORMERS,
     add_chunks,
+    add_length_limit,
     add_length_penalty,
     add_machine,
     add_num_beams,
@@ -18,7 +19,7 @@ from .engines import (
     load_translators,
     search_options,
 )
-from .pair_files import STANDARD_INPUT, check_files, lines_of
+from .pair_files import STANDARD_INPUT, check_files, lines_of, name_of
 
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def add_parse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     add_num_beams(parser)
     add_length_penalty(parser)
     add_machine(parser, is_one_device=True)
+    add_length_limit(parser)
     add_chunks(parser, "sentences that are read, sorted by length and parsed")
     parser.set_defaults(run=_parse, engine=TRANSFORMERS)
 
@@ -77,6 +79,7 @@ def _parse(arguments: argparse.Namespace) -> int:
     _check_options(arguments)
     check_files(file, output=None)
     from ..parsing import TreeParser
+    from ..translation import LongSourceError
 
     (translator,) = load_translators(arguments, [arguments.model], **search_options(arguments))
     parser = TreeParser(translator, constrained=arguments.constrained)
@@ -86,12 +89,10 @@ def _parse(arguments: argparse.Namespace) -> int:
         chunk_sentences=arguments.chunk_sentences,
         progress=sys.stderr.isatty() and not (file == STANDARD_INPUT and sys.stdin.isatty()),
     )
-    if arguments.format == "svg":
-        _write_pictures(trees, Path(arguments.output))
-        return 0
-    for tree in trees:
-        indented = arguments.format == "indented"
-        print("" if tree is None else tree.indented() if indented else tree, flush=True)
+    try:
+        _write(trees, arguments)
+    except LongSourceError as error:
+        raise ValueError(f"{name_of(file)}, line {error.place + 1}: {error}") from None
     return 0
 
 
@@ -100,6 +101,15 @@ def _check_options(arguments: argparse.Namespace) -> None:
     if (arguments.format == "svg") != (arguments.output is not None):
         raise ValueError("--format svg and --output FOLDER belong together; give both or neither.")
     check_name(arguments.model, arguments.revision)
+
+
+def _write(trees: "Iterator[Tree | None]", arguments: argparse.Namespace) -> None:
+    if arguments.format == "svg":
+        _write_pictures(trees, Path(arguments.output))
+        return
+    for tree in trees:
+        indented = arguments.format == "indented"
+        print("" if tree is None else tree.indented() if indented else tree, flush=True)
 
 
 def _write_pictures(trees: "Iterator[Tree | None]", folder: Path) -> None:

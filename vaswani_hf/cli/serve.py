@@ -9,8 +9,10 @@ from ..extras import require
 from ..hub.names import check_name
 from ..server.limits import Limits
 from .engines import (
+    CUT,
     TRANSFORMERS,
     add_engine,
+    add_length_limit,
     add_length_penalty,
     add_machine,
     add_num_beams,
@@ -53,6 +55,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     add_num_beams(parser)
     add_length_penalty(parser)
     add_machine(parser)
+    add_length_limit(parser, CUT)
     parser.add_argument(
         "--api_keys",
         metavar="FILE",
@@ -73,7 +76,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
             type=kind,
             default=default,
             metavar="N" if kind is int else "S",
-            help=f"{what} (default: {default:g})",
+            help=f"{what} (default: {default if kind is int else f'{default:g}'})",
         )
     parser.add_argument(
         "--log_text", action="store_true", help="log the texts and their translations too"

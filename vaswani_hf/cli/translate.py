@@ -14,9 +14,12 @@ from ..text.shards import Shard
 from ..translation.options import Sampling, check_num_returned
 from .engines import (
     CTRANSLATE2,
+    CUT,
+    REFUSED,
     TRANSFORMERS,
     add_chunks,
     add_engine,
+    add_length_limit,
     add_length_penalty,
     add_machine,
     add_num_beams,
@@ -33,9 +36,6 @@ from .runs import describe_run
 
 if TYPE_CHECKING:
     from ..translation import TextTranslator
-
-
-SPLIT_OPTIONS = ("language", "max_source_tokens")
 
 
 def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -135,13 +135,7 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="--split: language of the text, such as en (default: the one that the model's card "
         "translates from)",
     )
-    parser.add_argument(
-        "--max_source_tokens",
-        type=int,
-        metavar="N",
-        help="--split: longer sentences are cut at clauses, </s> included (default: the longest "
-        "that the model was trained with, or 256 if its tokenizer does not say)",
-    )
+    add_length_limit(parser, f"{REFUSED}; --split: {CUT}")
     parser.add_argument(
         "--shard",
         metavar="I/N",
@@ -206,8 +200,9 @@ def _write_translations(
     from ..translation import LongTextError
 
     if arguments.split is not None:
-        split = {option: getattr(arguments, option) for option in SPLIT_OPTIONS}
-        for translation in translator.translate_texts(texts, **split, **options):
+        for translation in translator.translate_texts(
+            texts, language=arguments.language, **options
+        ):
             output.write(translation)
         return
     try:
@@ -248,10 +243,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
     check_engine(arguments)
     check_counts(arguments, "n_best", "num_candidates")
     _check_search(arguments)
-    if arguments.split is None:
-        for name in SPLIT_OPTIONS:
-            if getattr(arguments, name) is not None:
-                raise ValueError(f"--{name} is for --split sentences only.")
+    if arguments.split is None and arguments.language is not None:
+        raise ValueError("--language is for --split sentences only.")
     if arguments.resume and (arguments.output is None or arguments.file in (None, "-")):
         raise ValueError("--resume needs --output OUTPUT and a FILE to translate.")
     if arguments.shard is not None and arguments.file in (None, "-"):
