@@ -107,7 +107,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     pairs = Pairs(zip(languages, translators, strict=True))
     metrics = Metrics()
-    queue = TranslationQueue(limits, metrics)
+    queue = TranslationQueue(limits, metrics, pairs.num_workers)
     app = make_app(pairs, queue, limits, metrics, keys=keys, log_text=arguments.log_text)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     serve(make_server(app, queue, limits), bound)
