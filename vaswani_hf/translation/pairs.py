@@ -187,7 +187,18 @@ class PairReader:
 
 
 def sides_of(source: Any, target: Any) -> tuple[Iterable[Side], Iterable[Side]]:
-    """Sources and targets, of which a caller may have given one each."""
+    """Sources and targets, of which a caller may have given one each.
+
+    Raises:
+        ValueError: if there is one of them and a list of the other.
+    """
+    if isinstance(source, str):
+        is_list = isinstance(target, list | tuple) and any(isinstance(one, str) for one in target)
+    else:
+        is_list = not isinstance(target, str)
+    if isinstance(source, str) == is_list:
+        one, several = ("source", "targets") if is_list else ("target", "sources")
+        raise ValueError(f"There is one {one} and a list of {several}; give one of both, or lists.")
     return ([source], [target]) if isinstance(source, str) else (source, target)
 
 
