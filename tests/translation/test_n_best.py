@@ -159,8 +159,14 @@ def test_how_long_a_sentence_may_be_can_be_chosen(talkative):
             short("s1 s2 s3")
         with pytest.raises(PairError, match=r"source 0 .* 4 tokens are more than the 3"):
             short.score("s1 s2 s3", "t1")
-        assert short("s1 s2 s3", split="sentences", language="en")  # cut at 3
-        assert short("s1 s2 s3", split="sentences", language="en", max_source_tokens=4)
+
+
+def test_what_split_cuts_is_not_refused(talkative):
+    pytest.importorskip("sentencex")
+    short = Translator.from_pretrained(talkative[0], device="cpu", max_source_tokens=3)
+    split = {"split": "sentences", "language": "en"}
+    assert short("s1 s2 s3", **split)  # cut at 3
+    assert short("s1 s2 s3", **split, max_source_tokens=4)
 
 
 @pytest.mark.parametrize("trained", [3, 2000])
