@@ -34,7 +34,7 @@ from transformers.utils import logging
 
 from benchmarks.report import first_sentences, print_table, write_report
 from vaswani_hf import CTranslate2Translator, Translator
-from vaswani_hf.cli.translate import take_threads
+from vaswani_hf.cli.engines import take_threads
 from vaswani_hf.translation import TextTranslator
 
 

@@ -140,11 +140,10 @@ def test_one_that_fails_takes_no_other_with_it(busy, served, gate):
     assert caught.value.status == 500
 
 
-def test_a_sentence_beyond_the_positions_is_a_400(copier, monkeypatch):
+def test_a_sentence_beyond_the_limit_is_a_400(copier, monkeypatch):
     from vaswani_hf import Translator
 
-    translator = Translator(*copier)
-    translator.max_positions = 4
+    translator = Translator(*copier, max_source_tokens=4)
     monkeypatch.setattr(translator, "encode", lambda texts: [[5] * 9 for _ in texts])
     with running((EN_DE, translator)) as client:
         answer = client.post("/translate", json={"source": "en", "target": "de", "q": "a"})

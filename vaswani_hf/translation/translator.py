@@ -67,6 +67,9 @@ class Translator(TextTranslator):
             generation config, or else the paper's (section 6.1).
         batch_tokens: most padded source tokens of a batch; a longer sentence is a batch of its own.
         max_batch_sentences: most sentences of a batch.
+        max_source_tokens: most tokens of a sentence, `</s>` included; a longer one is refused.
+            `None` for the longest that the model was trained with, or 1024 if that is less or not
+            known.
 
     Raises:
         ValueError: if an option is out of range, or a weight of the model is NaN or infinite.
@@ -84,8 +87,18 @@ class Translator(TextTranslator):
         max_extra_tokens: int | None = None,
         batch_tokens: int = 4096,
         max_batch_sentences: int = 128,
+        max_source_tokens: int | None = None,
     ) -> None:
-        super().__init__(tokenizer, target_tokenizer, batch_tokens, max_batch_sentences)
+        has_table = getattr(model.config, "position_encoding", "learned") == "learned"
+        positions = getattr(model.config, "max_position_embeddings", None) if has_table else None
+        super().__init__(
+            tokenizer,
+            target_tokenizer,
+            batch_tokens,
+            max_batch_sentences,
+            positions,
+            max_source_tokens,
+        )
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         check_finite(model)
         self.model = model.eval()
@@ -103,9 +116,6 @@ class Translator(TextTranslator):
                     f"{type(model).__name__}; leave it out."
                 )
             length_penalty_type = None  # all that other models have is "power"
-        has_table = getattr(model.config, "position_encoding", "learned") == "learned"
-        most = getattr(model.config, "max_position_embeddings", None)
-        self.max_positions = most if has_table else None
         self.max_extra_tokens = first_given(
             max_extra_tokens, getattr(config, "max_extra_tokens", None), PAPER["max_extra_tokens"]
         )
@@ -235,14 +245,7 @@ class Translator(TextTranslator):
         num_return_sequences: int | None = None,
         sampling: Sampling | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source of a batch, or samples.
-
-        Args:
-            sources: ids, each ending in `</s>`.
-            prefixes: target ids that each translation starts with, without start and `</s>`.
-            num_return_sequences: how many, with their log-probabilities; `None` for one without.
-            sampling: draws in place of a search.
-        """
+        """As above; without `num_return_sequences` the best one, and no log-probability."""
         prefixes = prefixes or [[]] * len(sources)
         if len(set(map(len, prefixes))) > 1:  # padding on the left is not for all models
             return self._by_prefix_length(
