@@ -33,10 +33,13 @@ def add_convert(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.set_defaults(run=_convert)
 
 
+FROM_ONLY = ("sample_source", "sample_target")  # options of no --to
 FROM, TO = ("marian", "fairseq", "torch"), ("marian", "ctranslate2", "onnx")
 FILES = ("fairseq", "torch")  # formats of files; a model of another one may lie on the Hub
 # Option: the formats that have it, its type, its help. Names are arguments of the functions.
 CONVERT_OPTIONS: dict[str, tuple[tuple[str, ...], type, str]] = {
+    "sample_source": (("marian",), str, "sources, a sentence a line, to compare tokenizers on"),
+    "sample_target": (("marian",), str, "their translations, line by line"),
     "quantization": (("ctranslate2", "onnx"), str, "such as int8 (default: float32)"),
     "source_dictionary": (("fairseq",), str, "dict.SRC.txt (default: beside SOURCE)"),
     "target_dictionary": (("fairseq",), str, "dict.TGT.txt (default: beside SOURCE)"),
@@ -73,7 +76,7 @@ def _convert(arguments: argparse.Namespace) -> int:
     }
     for option in options:
         formats = CONVERT_OPTIONS[option][0]
-        if name not in formats:
+        if name not in formats or (direction == "to" and option in FROM_ONLY):
             raise ValueError(
                 f"--{option} is for {' and '.join(formats)}, not for --{direction} {name}; leave "
                 f"it out."

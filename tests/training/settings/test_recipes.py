@@ -9,7 +9,7 @@ import torch
 from training.data.corpus import load_corpus
 from training.data.encoding import encode_pairs
 from training.data.mixing import clean_and_mix
-from training.loop.model import build_model, build_tokenizer
+from training.loop.model import build_model, build_tokenizers
 from training.outcome.dry_run import make_plan
 from training.settings.reading import parse_arguments
 from training.settings.recipes import read_recipe, recipe_names
@@ -245,7 +245,7 @@ def test_every_recipe_can_be_planned(name, stand_in, stand_in_trees, tmp_path):
     options = options_of(name, stand_in, stand_in_trees)
     arguments = parse_arguments([name, *options, "--output_dir", str(tmp_path)])
     corpus = load_corpus(arguments.data)
-    tokenizer = build_tokenizer(arguments, corpus, None)
+    tokenizer, _ = build_tokenizers(arguments, corpus, None)
     encoded = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)
     pairs = clean_and_mix(corpus, encoded, arguments.training.seed)
     with torch.device("meta"):
