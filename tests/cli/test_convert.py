@@ -83,6 +83,7 @@ def test_a_state_dict_with_what_it_does_not_say(tmp_path, capfd, caplog):
             "--quantization is for ctranslate2 and onnx",
         ),
         (["--from", "fairseq", "--num_heads", "4"], "--num_heads is for torch, not for --from"),
+        (["--to", "marian", "--sample_source", "a"], "--sample_source is for marian, not for --to"),
     ],
 )
 def test_an_option_of_another_format_is_refused(options, told, tmp_path, capfd):

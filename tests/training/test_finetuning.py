@@ -45,7 +45,12 @@ def marian_model(tokenizer, **settings):
             **{
                 **{"vocab_size": len(tokenizer.encoder), "d_model": 16, **sides},
                 **{"encoder_layers": 1, "decoder_layers": 1, "activation_function": "swish"},
-                **{"max_position_embeddings": 100, "scale_embedding": True, "eos_token_id": 0},
+                **{
+                    "forced_eos_token_id": None,
+                    "max_position_embeddings": 100,
+                    "scale_embedding": True,
+                    "eos_token_id": 0,
+                },
                 "pad_token_id": tokenizer.pad_token_id,
                 "decoder_start_token_id": tokenizer.pad_token_id,
                 **settings,
