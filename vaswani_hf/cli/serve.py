@@ -137,7 +137,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     bound = bind(arguments.host, arguments.port)  # before the models, which take their time
     pairs = Pairs(_load(arguments, models))
     metrics = Metrics()
-    queue = TranslationQueue(limits, metrics)
+    queue = TranslationQueue(limits, metrics, pairs.num_workers)
     app = make_app(pairs, queue, limits, metrics, keys=keys, log_text=arguments.log_text)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     serve(make_server(app, queue, limits), bound)

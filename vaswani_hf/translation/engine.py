@@ -3,6 +3,7 @@
 
 import abc
 import math
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -54,6 +55,7 @@ class TextTranslator(abc.ABC):
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.batch_tokens = batch_tokens
         self.max_batch_sentences = max_batch_sentences
+        self._encoding = threading.Lock()  # the library changes a tokenizer that it uses
 
     def __call__(
         self,
@@ -448,8 +450,11 @@ class TextTranslator(abc.ABC):
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The source ids of each sentence, ending in `</s>`."""
+        if not sentences:
+            return []
         # The library would tell that sources beyond the trained length end in errors of an index.
-        return self.tokenizer(list(sentences), verbose=False)["input_ids"] if sentences else []
+        with self._encoding:
+            return self.tokenizer(list(sentences), verbose=False)["input_ids"]
 
     def encode_prefixes(self, prefixes: Sequence[str | None]) -> list[list[int]]:
         """The target ids of each prefix, which lack `</s>`; none for `None` and an empty one."""
@@ -503,6 +508,14 @@ class TextTranslator(abc.ABC):
     ) -> Generator[list[Answer]]:
         """What `answer` says of each batch, in their order."""
         yield from map(answer, batches)
+
+    def sharing(self) -> Callable[[int, int], None]:
+        """What a thread calls that is to translate beside others, before it does.
+
+        Its arguments are the number of the thread, from 0 on, and how many they are. They share
+        what this thread has: the copies of the model, and the threads of the CPU.
+        """
+        return lambda number, num_sharing: None
 
     def translate_ids(self, sources: list[list[int]], **options: Any) -> list[str]:
         """Translate one batch of source ids, each ending in `</s>`; options as for `hypotheses`."""

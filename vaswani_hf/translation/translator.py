@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Self
 
 import torch
@@ -188,7 +187,17 @@ class Translator(TextTranslator):
         """Batches that are translated at a time."""
         if len(self.copies) == 1 and self.is_vaswani and self.model.device.type == "cpu":
             return min(torch.get_num_threads(), MOST_WORKERS)
-        return len(self.copies)
+        return 1 if hasattr(self._thread, "model") else len(self.copies)
+
+    def sharing(self) -> Callable[[int, int], None]:
+        """As above; a thread has one copy of the model."""
+        threads = torch.get_num_threads()
+
+        def take(number: int, num_sharing: int) -> None:
+            torch.set_num_threads(max(1, threads // num_sharing))
+            self._thread.model = self.copies[number % len(self.copies)]
+
+        return take
 
     def map_batches(
         self, answer: Callable[[list[int]], list[Answer]], batches: list[list[int]]
@@ -199,21 +208,13 @@ class Translator(TextTranslator):
         of their own: each step of a search has many small operators, which threads that share them
         wait for.
         """
-        threads = torch.get_num_threads()
         workers = min(self.num_workers, len(batches))
         draws = self.model.generation_config.do_sample  # in an order that must be the same
         if workers < 2 or draws:
             yield from super().map_batches(answer, batches)
             return
-        free: SimpleQueue[PreTrainedModel] = SimpleQueue()
-        for worker in range(workers):
-            free.put(self.copies[worker % len(self.copies)])
-
-        def begin() -> None:
-            torch.set_num_threads(max(1, threads // workers))
-            self._thread.model = free.get()
-
-        pool = ThreadPoolExecutor(workers, "batch", begin)
+        threads, take, numbers = torch.get_num_threads(), self.sharing(), itertools.count()
+        pool = ThreadPoolExecutor(workers, "batch", lambda: take(next(numbers), workers))
         try:
             yield from pool.map(answer, batches)
         finally:
