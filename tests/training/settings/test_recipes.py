@@ -108,7 +108,10 @@ def test_base_and_big_filter_and_average_as_the_paper(tmp_path):
         assert arguments.training.save_minutes == 10
 
 
-@pytest.mark.parametrize("name", sorted(recipe_names()))
+NEW_MODELS = sorted(recipe_names() - {"finetune"})  # that one needs a model, see test_finetuning.py
+
+
+@pytest.mark.parametrize("name", NEW_MODELS)
 def test_every_recipe_parses_and_builds_its_model(name, tmp_path):
     import torch
 
@@ -240,7 +243,7 @@ def options_of(name, stand_in, trees):
     return [*options, "--corpora", corpus, "--streaming", "false"]
 
 
-@pytest.mark.parametrize("name", sorted(recipe_names()))
+@pytest.mark.parametrize("name", NEW_MODELS)
 def test_every_recipe_can_be_planned(name, stand_in, stand_in_trees, tmp_path):
     options = options_of(name, stand_in, stand_in_trees)
     arguments = parse_arguments([name, *options, "--output_dir", str(tmp_path)])
