@@ -87,6 +87,10 @@ def test_a_state_dict_with_what_it_does_not_say(tmp_path, capfd, caplog):
             ["--to", "marian_npz", "--source_vocabulary", "a.yml"],
             "--source_vocabulary is for --from marian_npz",
         ),
+        (
+            ["--to", "marian", "--sample_source", "a"],
+            "--sample_source is for --from marian, not for --to",
+        ),
     ],
 )
 def test_an_option_of_another_format_is_refused(options, told, tmp_path, capfd):
