@@ -239,6 +239,7 @@ def test_every_option_is_an_argument_of_its_formats_functions():
     from vaswani_hf.conversion.pytorch import vaswani_from_torch
 
     known = {
+        "marian": inspect.signature(conversion.from_marian).parameters,
         "ctranslate2": inspect.signature(conversion.to_ctranslate2).parameters,
         "onnx": inspect.signature(conversion.to_onnx).parameters,
         "fairseq": inspect.signature(conversion.from_fairseq).parameters,
