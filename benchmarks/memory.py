@@ -31,9 +31,10 @@ def peak_bytes() -> int:
     return status_bytes("VmHWM")
 
 
-def status_bytes(field: str) -> int:
-    """An entry of `/proc/self/status`, such as `VmHWM`, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def status_bytes(field: str, process: int | str = "self") -> int:
+    """An entry of `/proc/PROCESS/status`, such as `VmHWM`, in bytes."""
+    path = Path(f"/proc/{process}/status")
+    for line in path.read_text().splitlines():
         if line.startswith(f"{field}:"):
             return 1024 * int(line.split()[1])
-    raise ValueError(f"/proc/self/status has no {field}; this measurement needs Linux or a GPU.")
+    raise ValueError(f"{path} has no {field}; this measurement needs Linux or a GPU.")

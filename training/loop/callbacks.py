@@ -249,7 +249,25 @@ class CheckpointClock(TrainerCallback, ExportableState):
 
 
 class Stopwatch(TrainerCallback):
-    """Times all updates but the first, which warms up; nothing is saved, evaluated or logged."""
+    """Times all updates but the first, which warms up; nothing is saved, evaluated or logged.
+
+    Where training ends with the first update, that one is what was timed.
+
+    Attributes:
+        updates: how many were timed.
+        seconds: that they took.
+    """
+
+    def on_step_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Start the clock before the first update."""
+        if state.global_step == 0:
+            self.begun = _now()
 
     def on_step_end(
         self,
@@ -258,12 +276,11 @@ class Stopwatch(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Start the clock after the first update, stop it after the last."""
+        """Start the clock again after the first update, and read it after each."""
         control.should_save = control.should_evaluate = control.should_log = False
+        self.updates, self.seconds = max(1, state.global_step - 1), _now() - self.begun
         if state.global_step == 1:
             self.begun = _now()
-        if state.global_step == state.max_steps:
-            self.seconds = _now() - self.begun
 
     def on_epoch_end(
         self,

@@ -2,6 +2,7 @@
 """How long the trainer's own updates take on this machine, and how much GPU memory."""
 
 import copy
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,10 @@ from ..data.collating import PairCollator
 from ..loop.callbacks import Stopwatch
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import VaswaniTrainingArguments
+
+
+logger = logging.getLogger("training")
+MAX_MINUTES = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,14 @@ def measure_updates(
         model: the model of the run; afterwards on the run's device.
         tokenizer: of the pairs.
         pairs: encoded training pairs.
-        num_updates: how many are timed, after one that is not.
+        num_updates: how many are timed at most, after one that is not. After `MAX_MINUTES` no more
+            are begun; where one takes longer, it is that one which is timed.
     """
     measured = copy.copy(training)
     changes: dict[str, Any] = {
         **{"max_steps": num_updates + 1, "learning_rate": 0.0, "report_to": []},
         **{"save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no"},
-        **{"save_minutes": None, "max_minutes": None, "load_best_model_at_end": False},
+        **{"save_minutes": None, "max_minutes": MAX_MINUTES, "load_best_model_at_end": False},
         **{"disable_tqdm": True, "push_to_hub": False},
     }
     for name, value in changes.items():
@@ -63,10 +69,11 @@ def measure_updates(
     )
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
+    logger.info("Measuring %d updates, or as many as a minute brings.", num_updates)
     watch = Stopwatch()
     trainer.add_callback(watch)  # the last callback, whose decisions stand
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     trainer.train()
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
-    return Measurement(num_updates, watch.seconds / num_updates, peak)
+    return Measurement(watch.updates, watch.seconds / watch.updates, peak)

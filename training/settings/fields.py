@@ -390,7 +390,8 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         default=False, metadata={"help": "show what the run would take, and train nothing"}
     )
     dry_run_updates: int = field(
-        default=20, metadata={"help": "updates that a dry run measures; 0 for none"}
+        default=20,
+        metadata={"help": "updates that a dry run measures, for a minute at most; 0 for none"},
     )
 
     def __post_init__(self) -> None:

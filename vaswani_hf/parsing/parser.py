@@ -78,20 +78,38 @@ class TreeParser:
         self, sentences: Sequence[Sequence[str]], *, progress: bool = False
     ) -> list[Tree | None]:
         """As a call, of sentences that are lists of words."""
+        tags = set(self.pieces.tags.values())
+        return [
+            None if sequence is None else repair_tree(sequence.split(), words, tags)[0]
+            for words, sequence in zip(
+                sentences, self.sequences(sentences, progress=progress), strict=True
+            )
+        ]
+
+    def sequences(
+        self, sentences: Sequence[Sequence[str]], *, progress: bool = False
+    ) -> list[str | None]:
+        """What the search finds for lists of words, before any of it is mended.
+
+        Returns:
+            Tags and brackets with a space between two, as `linearize` gives them; `None` where
+            there are no words.
+
+        Raises:
+            LongSourceError: as in a call.
+        """
         places = [place for place, words in enumerate(sentences) if words]
         sources = self.translator.encode([sentence_of(sentences[place]) for place in places])
         for place, source in zip(places, sources, strict=True):
             self.translator.check_lengths(place, len(source))
-        trees: list[Tree | None] = [None] * len(sentences)
-        tags = set(self.pieces.tags.values())
+        found: list[str | None] = [None] * len(sentences)
         with tqdm(total=len(places), unit="sentence", disable=not progress) as bar:
             for batch in self.translator.batches([len(source) for source in sources]):
-                found = self._sequences([sources[index] for index in batch])
-                for index, sequence in zip(batch, found, strict=True):
-                    place = places[index]
-                    trees[place] = repair_tree(sequence.split(), sentences[place], tags)[0]
+                searched = self._search([sources[index] for index in batch])
+                for index, sequence in zip(batch, searched, strict=True):
+                    found[places[index]] = sequence
                 bar.update(len(batch))
-        return trees
+        return found
 
     def stream(
         self,
@@ -113,7 +131,7 @@ class TreeParser:
         return in_chunks(sentences, chunk_sentences, parse)
 
     @torch.inference_mode()
-    def _sequences(self, sources: list[list[int]]) -> list[str]:
+    def _search(self, sources: list[list[int]]) -> list[str]:
         """What the search finds for each source of a batch, as text."""
         translator, device = self.translator, self.translator.model.device
         input_ids = padded(sources, translator.tokenizer.pad_token_id, device)
