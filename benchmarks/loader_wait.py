@@ -22,7 +22,7 @@ from training.data.collating import PairCollator
 from training.data.corpus import load_corpus
 from training.data.encoding import encode_pairs
 from training.data.mixing import clean_and_mix
-from training.loop.model import build_model, build_tokenizer
+from training.loop.model import build_model, build_tokenizers
 from training.loop.trainer import VaswaniTrainer
 from training.settings.reading import parse_arguments
 
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> None:
         arguments = parse_arguments([options.recipe, *fields, *fixed])
         arguments.training.save_minutes = None
         corpus = load_corpus(arguments.data, arguments.training.seed)
-        tokenizer = build_tokenizer(arguments, corpus, None)
+        tokenizer, _ = build_tokenizers(arguments, corpus, None)
         pairs = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)
         pairs = clean_and_mix(corpus, pairs, arguments.training.seed)
         model = build_model(arguments, tokenizer)

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""python -m benchmarks.serving FOLDER TEXT [--pair en-de] [--clients 200] [--seconds 60]
+"""python -m benchmarks.serving FOLDER TEXT [--pair en-de] [--clients 200] [--client_cores 1]
 
 What does `vaswani-hf serve` do under load, beside `translate` on a file of the same sentences? The
 server is a process of its own, reached over the loopback interface; each client sends one sentence
@@ -7,9 +7,10 @@ after the other, the next when it has the answer to the last, and every answer i
 batch translator's. Given are the answers that differ, the median and 99th percentile of the time to
 an answer, the sentences a second of both, by the clock and by the processor time of the two
 processes (which tells more where others use the machine too), and the server's memory after ten
-seconds and at the end. Clients and server share the cores that the process may use (`taskset`). The
-file is translated before and after, loading left out. TEXT is one sentence a line, plain or
-gzipped. Needs Linux.
+seconds and at the end. Of the cores that the process may use (`taskset`) the clients get the last
+`--client_cores`, as they are other machines in earnest; the server and `translate` get the others.
+With 0 all share all. The file is translated before and after, loading left out. TEXT is one
+sentence a line, plain or gzipped. Needs Linux.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from transformers.utils import logging
 
 from benchmarks.report import first_sentences, print_table, write_report
 from vaswani_hf import CTranslate2Translator, Translator
-from vaswani_hf.cli.translate import take_threads
+from vaswani_hf.cli.engines import take_threads
 from vaswani_hf.translation import TextTranslator
 
 
@@ -142,10 +143,17 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--client_cores", type=int, default=0, help="of the clients alone")
     parser.add_argument("--results", type=Path, help="folder of the report")
     arguments = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    cores = sorted(os.sched_getaffinity(0))
+    num_cores = len(cores) - arguments.client_cores
+    if num_cores < 1:
+        raise SystemExit(f"--client_cores {arguments.client_cores}: there are {len(cores)}")
+    server_cores, client_cores = cores[:num_cores], cores[num_cores:] or cores
+    os.sched_setaffinity(0, server_cores)  # of this process, and of those that it starts
     sentences = list(dict.fromkeys(first_sentences(arguments.text, arguments.sentences)))
     sentences = [sentence for sentence in sentences if sentence.strip()]
     language = arguments.pair.partition("-")[0]
@@ -162,6 +170,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as work,
         server(options, Path(work) / "log") as (pid, port),
     ):
+        os.sched_setaffinity(0, client_cores)
         expected = dict(zip(sentences, translations, strict=True))
         warm = Load(port, arguments.pair, expected, min(WARM_SECONDS, arguments.seconds))
         asyncio.run(warm.run(arguments.clients))
@@ -172,6 +181,7 @@ def main() -> None:
         seconds = time.monotonic() - begun
         processor = processor_seconds(pid) - begun_processor
         last_memory, together = resident_mebibytes(pid), sentences_together(port)
+    os.sched_setaffinity(0, server_cores)
     _, *after = translate(translator, sentences, language)
     of_a_file, of_a_file_processor = (
         2 * len(sentences) / sum(pair) for pair in zip(before, after, strict=True)
@@ -198,6 +208,7 @@ def main() -> None:
     figures = {
         "sentences": len(sentences),
         "clients": arguments.clients,
+        "cores_of_the_server_and_of_the_clients": [len(server_cores), len(client_cores)],
         "seconds": round(seconds, 1),
         "processor_milliseconds_a_sentence": {
             "served": round(1000 / rate_processor, 2),

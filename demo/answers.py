@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from vaswani_hf import Translator
 from vaswani_hf.pictures import BeamTree, attention_of, attention_page, beams_of
+from vaswani_hf.pictures.drawing import decimals
 from vaswani_hf.translation import Translation
 
 
@@ -141,8 +142,8 @@ def answer(name: str, found: Sequence[Translation], num_pieces: int, seconds: fl
     """The best translation, what it took, and all that were found with their scores."""
     best = found[0]
     rows = "".join(
-        f"<tr><td>{rank}</td><td>{escape(one.text)}</td><td>{number(one.score)}</td>"
-        f"<td>{number(one.log_prob)}</td><td>{len(one.ids)}</td></tr>"
+        f"<tr><td>{rank}</td><td>{escape(one.text)}</td><td>{decimals(one.score, 3)}</td>"
+        f"<td>{decimals(one.log_prob, 3)}</td><td>{len(one.ids)}</td></tr>"
         for rank, one in enumerate(found, start=1)
     )
     return (
@@ -155,10 +156,6 @@ def answer(name: str, found: Sequence[Translation], num_pieces: int, seconds: fl
         f"<thead><tr><th></th><th>Translation</th><th>Score</th><th>log p</th><th>Pieces</th></tr>"
         f"</thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def number(value: float, digits: int = 3) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def frame(page: str) -> str:
@@ -187,9 +184,9 @@ def beam_tree(tree: BeamTree) -> str:
                 middle = (start + end) // 2
                 curve = f"M{start} {before}C{middle} {before} {middle} {y} {end} {y}"
                 lines.append(f'<path class="{kind}" d="{curve}"/>')
-            piece, figures = tree.pieces[step][place], number(one.log_prob, 2)
+            piece, figures = tree.pieces[step][place], decimals(one.log_prob, 2)
             if one.score is not None:
-                figures += f" → {number(one.score, 2)}"
+                figures += f" → {decimals(one.score, 2)}"
             shown = piece if len(piece) <= MOST_LETTERS else f"{piece[: MOST_LETTERS - 1]}…"
             box = f'<rect x="{x - BOX // 2}" y="{y - 18}" width="{BOX}" height="36" rx="6"/>'
             pieces.append(

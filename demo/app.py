@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from answers import MOST_BEAMS, MOST_CHARACTERS, NO_MODEL, Models, views
+from answers import MOST_BEAMS, NO_MODEL, Models, views
 
 from vaswani_hf.extras import require
 
@@ -43,7 +43,6 @@ def build(model: str, compared: str) -> Any:
         sentence = gr.Textbox(
             label="Sentence",
             value=EXAMPLES[0],
-            max_length=MOST_CHARACTERS,
             max_lines=4,
             autofocus=True,
             elem_id="sentence",
@@ -51,7 +50,14 @@ def build(model: str, compared: str) -> Any:
         gr.Examples([[one] for one in EXAMPLES], sentence, label="Or one of these")
         with gr.Row():
             names = [
-                gr.Textbox(label=label, info=info, value=value, max_lines=1, elem_id=name)
+                gr.Textbox(
+                    label=label,
+                    info=info,
+                    value=value,
+                    max_lines=1,
+                    min_width=240,  # below each other on a phone
+                    elem_id=name,
+                )
                 for label, info, value, name in (
                     ("Model", "A folder, or an id on the Hub", model, "model"),
                     ("Compare with", "Another one, if you like", compared, "compared"),

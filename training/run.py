@@ -30,7 +30,7 @@ if __name__ == "__main__":
     require_packages()  # before the imports that would end in a traceback
 
 import transformers
-from transformers import PreTrainedTokenizerFast, set_seed
+from transformers import set_seed
 from transformers.trainer_utils import is_main_process
 
 from training.data.cleaning import describe
@@ -44,8 +44,9 @@ from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint
 from training.loop.locking import lock_output_dir
 from training.loop.model import (
+    Tokenizers,
     build_model,
-    build_tokenizer,
+    build_tokenizers,
     fetch_pretrained,
     set_trained_length,
 )
@@ -55,6 +56,7 @@ from training.loop.resumption import Settings, config_of
 from training.loop.saving import explain_failed_write
 from training.loop.threads import note_products, take_threads
 from training.loop.trainer import VaswaniTrainer
+from training.outcome.before import TEST_SETS, ScoresBefore
 from training.outcome.dry_run import show_plan, use_temporary_folder
 from training.outcome.evaluation import evaluate, evaluate_with_beams
 from training.outcome.final_model import final_checkpoints, load_average
@@ -97,10 +99,11 @@ def train(argv: list[str], exits: ExitStack) -> None:
     checkpoint, settings = check(arguments, exits)
 
     # Section 5.1: training data and batching
-    corpus, tokenizer, pairs = read_data(arguments, checkpoint, settings)
+    corpus, tokenizers, pairs = read_data(arguments, checkpoint, settings)
+    tokenizer, target_tokenizer = tokenizers
 
     # Section 3: the model
-    model = build_model(arguments, tokenizer)
+    model = build_model(arguments, *tokenizers)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
     if training.dry_run:
@@ -121,22 +124,29 @@ def train(argv: list[str], exits: ExitStack) -> None:
         on_evaluation=report_translations,
         on_checkpoint=pusher.push if pusher else None,
         settings=settings,
+        target_tokenizer=target_tokenizer,
     )
+    before = None
+    if training.model_name_or_path:
+        before = ScoresBefore(trainer, {name: pairs[name] for name in TEST_SETS if name in pairs})
+        trainer.add_callback(before)
     seconds = optimize(trainer, corpus, checkpoint)
     results = Results(arguments, corpus, trainer, seconds, checkpoint, commit)
+    if before is not None:
+        results.add_before(before.scores)
 
     # Section 6.1: averaged checkpoints, beam search
     folders = final_checkpoints(trainer)
     load_average(trainer.model, folders)
     results.add_average(folders)
-    for split in ("validation", "test"):
+    for split in ("validation", *TEST_SETS):
         if split in pairs:
             results.add(evaluate_with_beams(trainer, split, pairs[split]))
 
     # What others load
     if trainer.is_world_process_zero():
         with explain_failed_write(Path(training.output_dir)):
-            export(trainer.model, tokenizer, training.output_dir)
+            export(trainer.model, tokenizer, training.output_dir, target_tokenizer=target_tokenizer)
             results.write(wall_seconds=time.monotonic() - begun)
         results.show()
     end_processes(trainer)
@@ -174,8 +184,8 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
 
 def read_data(
     arguments: Arguments, checkpoint: str | None, settings: Settings
-) -> tuple[Corpus, PreTrainedTokenizerFast, dict[str, Any]]:
-    """The text, its vocabulary, and encoded pairs of each split; those of training cleaned."""
+) -> tuple[Corpus, Tokenizers, dict[str, Any]]:
+    """The text, its tokenizers, and encoded pairs of each split; those of training cleaned."""
     data, training = arguments.data, arguments.training
     with training.main_process_first(desc="reading the text"):
         corpus = load_corpus(data, training.seed)
@@ -187,21 +197,23 @@ def read_data(
         check_push(arguments)
     set_seed(training.seed)
     with training.main_process_first(desc="learning the vocabulary"):
-        tokenizer = build_tokenizer(arguments, corpus, checkpoint)
+        tokenizer, target_tokenizer = build_tokenizers(arguments, corpus, checkpoint)
     with training.main_process_first(desc="encoding"):
         pairs: dict[str, Any] = {
-            name: encode_pairs(split, tokenizer, data.segmented)
+            name: encode_pairs(split, tokenizer, data.segmented, target_tokenizer)
             for name, split in corpus.splits.items()
         }
     if data.streaming:
-        pairs["train"] = TokenBatchStream(corpus, tokenizer, data, training, checkpoint)
+        pairs["train"] = TokenBatchStream(
+            corpus, tokenizer, data, training, checkpoint, target_tokenizer
+        )
     else:
         pairs["train"] = clean_and_mix(corpus, pairs["train"], training.seed)
         logger.info("Training text: %s.", describe(corpus.counts))
         if not training.dry_run:
             with raise_on_all_processes(training):
                 settings.check_text(pairs["train"])
-    return corpus, tokenizer, pairs
+    return corpus, (tokenizer, target_tokenizer), pairs
 
 
 def optimize(trainer: VaswaniTrainer, corpus: Corpus, checkpoint: str | None) -> float:

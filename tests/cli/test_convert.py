@@ -83,6 +83,14 @@ def test_a_state_dict_with_what_it_does_not_say(tmp_path, capfd, caplog):
             "--quantization is for ctranslate2 and onnx",
         ),
         (["--from", "fairseq", "--num_heads", "4"], "--num_heads is for torch, not for --from"),
+        (
+            ["--to", "marian_npz", "--source_vocabulary", "a.yml"],
+            "--source_vocabulary is for --from marian_npz",
+        ),
+        (
+            ["--to", "marian", "--sample_source", "a"],
+            "--sample_source is for --from marian, not for --to",
+        ),
     ],
 )
 def test_an_option_of_another_format_is_refused(options, told, tmp_path, capfd):
@@ -108,7 +116,7 @@ def refusal(capsys, *command):
 
 WAYS = [
     *(["--from", "marian"], ["--from", "fairseq"], ["--from", "torch", "--num_heads", "2"]),
-    *(["--to", "marian"], ["--to", "ctranslate2"], ["--to", "onnx"]),
+    *(["--to", "marian"], ["--to", "marian_npz"], ["--to", "ctranslate2"], ["--to", "onnx"]),
 ]
 
 
@@ -231,9 +239,11 @@ def test_every_option_is_an_argument_of_its_formats_functions():
     from vaswani_hf.conversion.pytorch import vaswani_from_torch
 
     known = {
+        "marian": inspect.signature(conversion.from_marian).parameters,
         "ctranslate2": inspect.signature(conversion.to_ctranslate2).parameters,
         "onnx": inspect.signature(conversion.to_onnx).parameters,
         "fairseq": inspect.signature(conversion.from_fairseq).parameters,
+        "marian_npz": inspect.signature(conversion.from_marian_npz).parameters,
         "torch": {
             **inspect.signature(conversion.from_torch).parameters,
             **inspect.signature(vaswani_from_torch).parameters,

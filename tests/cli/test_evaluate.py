@@ -110,7 +110,7 @@ def test_files_that_do_not_fit_are_named_with_their_lines(folder, evaluate):
 def test_empty_files_are_refused_by_name(folder, evaluate):
     write(folder / "nothing", [])
     status, _, error = evaluate("--hypotheses", "nothing", "--references", "nothing")
-    assert status == 1 and "nothing has 0" in error
+    assert status == 1 and "There is nothing to judge: nothing has no lines." in error
 
 
 def test_an_unknown_tokenizer_is_one_line_with_the_known_ones(evaluate):

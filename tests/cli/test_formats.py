@@ -144,7 +144,7 @@ def test_a_run_with_other_prefixes_is_not_gone_on_with(talkative, files, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--n_best", "0"], "n_best must be at least 1, got n_best=0"),
+        (["--n_best", "0"], "--n_best must be at least 1, got 0"),
         (
             ["--n_best", "5", "--num_beams", "4"],
             "--n_best must be at most --num_beams, got --n_best=5 and --num_beams=4",

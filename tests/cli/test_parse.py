@@ -1,4 +1,7 @@
+from pathlib import Path
+
 import pytest
+import torch
 
 from vaswani_hf import train_tokenizer
 from vaswani_hf.cli import main
@@ -46,12 +49,29 @@ def test_trees_are_indented_or_drawn(folder, sentences, tmp_path, capsys):
     assert "sleeps</text>" in (pictures / "3.svg").read_text()
 
 
+def test_a_sentence_that_is_too_long_is_named(folder, sentences, capsys):
+    options = ["--max_source_tokens", "10", "--chunk_sentences", "1", "--num_beams", "1"]
+    Path(sentences).write_text("John sleeps\n\nthe cat sees the dog and the mouse .\n")
+    assert parse(folder, sentences, *options) == 1
+    found = capsys.readouterr()
+    assert found.out.count("\n") == 2
+    assert f"{sentences}, line 3: A sentence of " in found.err
+
+
+def test_threads_are_those_that_are_asked_for(folder, sentences):
+    status = parse(folder, sentences, "--threads", "2")
+    found = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert (status, found) == (0, 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--format", "svg"], "--format svg and --output FOLDER belong together"),
         (["--output", "x"], "--format svg and --output FOLDER belong together"),
-        (["--num_beams", "0"], "num_beams must be at least 1"),
+        (["--num_beams", "0"], "--num_beams must be at least 1, got 0"),
+        (["--threads", "0"], "--threads must be at least 1, got 0"),
     ],
 )
 def test_options_that_cannot_work_are_refused(folder, sentences, options, message, capsys):

@@ -3,6 +3,8 @@ import json
 import math
 import os
 import sys
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -125,6 +127,17 @@ def test_standard_input_is_one_of_the_sides(copier_folder, files, run, monkeypat
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=text))
         _, lines, _ = run("score", *pair_options(copier_folder, files, **{side: "-"}))
         assert lines == expected
+
+
+def test_a_pipe_is_one_of_the_files(copier_folder, files, run, tmp_path):
+    expected = run("score", *pair_options(copier_folder, files))
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    content = Path(files["source"]).read_bytes()
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
+    writer.start()
+    assert run("score", *pair_options(copier_folder, files, source=pipe)) == expected
+    writer.join()
 
 
 def test_files_without_lines_have_no_perplexity(copier_folder, files, run, tmp_path):

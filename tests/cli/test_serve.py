@@ -10,8 +10,8 @@ from vaswani_hf.cli import main
     [
         (["--max_queue", "0"], "max_queue must be above 0"),
         (["--timeout_seconds", "nan"], "timeout_seconds must be above 0"),
-        (["--num_beams", "0"], "num_beams"),
-        (["--threads", "0"], "threads"),
+        (["--num_beams", "0"], "--num_beams must be at least 1, got 0"),
+        (["--dtype", "float16", "--engine", "ctranslate2"], "--dtype is for --engine transformers"),
         (["--compute_type", "int8"], "--compute_type is for --engine ctranslate2 only"),
         (["--api_keys", "nowhere"], "nowhere"),
         (["--port", "99999"], "port must be between 0 and 65535, got port=99999"),

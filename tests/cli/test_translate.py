@@ -74,14 +74,6 @@ def test_a_missing_model_is_an_error_that_names_it(tmp_path, capsys):
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_a_beam_of_nothing_is_refused(folder, tmp_path, capsys):
-    text = tmp_path / "text"
-    text.write_text("a\n")
-    command = ["translate", "--model", str(folder), str(text), "--num_beams", "0"]
-    assert main(command) == 1
-    assert "num_beams=0" in capsys.readouterr().err
-
-
 def refusal(capsys, *command):
     """The one line that a command is refused with."""
     assert main([str(argument) for argument in command]) == 1
@@ -104,16 +96,15 @@ def test_a_device_that_cannot_be_used_is_refused_by_name(folder, text, capsys, d
     assert f"device='{device}'" in line
 
 
-@pytest.mark.parametrize(
-    "option", ["num_beams=-1", "batch_tokens=0", "length_penalty=nan", "length_penalty=60.0"]
-)
+@pytest.mark.parametrize("option", ["length_penalty=nan", "length_penalty=60.0"])
 def test_numbers_that_cannot_be_are_refused_by_name(folder, text, capsys, option):
     assert option in refusal(capsys, "translate", "--model", folder, text, f"--{option}")
 
 
-def test_chunks_of_nothing_are_refused(folder, text, capsys):
-    line = refusal(capsys, "translate", "--model", folder, text, "--chunk_sentences", "0")
-    assert "--chunk_sentences must be at least 1, got 0" in line
+@pytest.mark.parametrize("option", ["--num_beams", "--batch_tokens", "--chunk_sentences"])
+def test_counts_below_one_are_refused_as_they_were_typed(folder, text, capsys, option):
+    line = refusal(capsys, "translate", "--model", folder, text, option, "-1")
+    assert f"{option} must be at least 1, got -1" in line
 
 
 def change_weight(folder, value):
@@ -278,7 +269,7 @@ def test_no_threads_are_refused(folder, capsys, engine):
 @pytest.fixture
 def large_machine(monkeypatch):
     """Eight cores, and nobody has said how many threads to take."""
-    monkeypatch.setattr("vaswani_hf.cli.translate.available_cores", lambda: 8)
+    monkeypatch.setattr("vaswani_hf.cli.engines.available_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     yield
     torch.set_num_threads(1)
@@ -424,10 +415,19 @@ def test_the_language_comes_from_the_card(folder, text, tmp_path, capfd, sentenc
     assert capfd.readouterr().out == text.read_text()
 
 
-@pytest.mark.parametrize("option", ["--language=en", "--max_source_tokens=9"])
-def test_options_of_split_are_refused_without_it(folder, text, capsys, option):
-    line = refusal(capsys, "translate", "--model", folder, text, option)
-    assert f"{option.split('=')[0]} is for --split sentences only" in line
+def test_a_language_without_split_is_refused(folder, text, capsys):
+    line = refusal(capsys, "translate", "--model", folder, text, "--language=en")
+    assert "--language is for --split sentences only" in line
+
+
+@pytest.mark.parametrize("engine", ["transformers", "ctranslate2"])
+def test_a_sentence_that_is_too_long_is_named(folder, ctranslate2_folder, tmp_path, capfd, engine):
+    model = folder if engine == "transformers" else ctranslate2_folder
+    text = tmp_path / "text"
+    text.write_text("a b\nc\na b c d\n")
+    command = ("translate", "--model", model, text, "--engine", engine, "--max_source_tokens", "4")
+    line = refusal(capfd, *command, "--num_beams", "1", "--chunk_sentences", "2")
+    assert f"{text}, line 3: A sentence of 5 tokens is longer than the 4 that one may" in line
 
 
 # Large jobs

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianConfig, MarianMTModel
 
+from tests.conversion.marian_tokenizers import marian_tokenizer_of
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.conversion.marian import (
     from_marian,
@@ -20,7 +21,9 @@ from vaswani_hf.conversion.marian import (
     to_marian,
     vaswani_from_marian,
 )
+from vaswani_hf.conversion.sentencepieces import fast_tokenizers
 from vaswani_hf.hub.folder import export
+from vaswani_hf.translation.loading import load_tokenizers
 
 
 B, S, T, V, V_TARGET, D_MODEL = 3, 7, 5, 31, 29, 24
@@ -389,39 +392,9 @@ def made_up_text(letters, seed):
     ]
 
 
-def train_sentencepiece(text, path):
-    sentencepiece = pytest.importorskip("sentencepiece")
-    with path.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(text),
-            model_writer=file,
-            vocab_size=30,
-            bos_id=-1,
-            hard_vocab_limit=False,
-            minloglevel=2,
-        )
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    return [processor.id_to_piece(token) for token in range(processor.get_piece_size())]
-
-
-def make_marian_tokenizer(folder, separate_vocabs=False):
-    """One as OPUS-MT has: two SentencePiece models, and a vocabulary in an order of its own."""
-    pytest.importorskip("sacremoses")
-    source = train_sentencepiece(made_up_text("abcd", 0), folder / "source.spm")
-    target = train_sentencepiece(made_up_text("efgh", 1), folder / "target.spm")
-    halves = (source, target) if separate_vocabs else (source + target,)
-    paths = [folder / "vocab.json", folder / "target_vocab.json"]
-    for path, pieces in zip(paths, halves, strict=False):
-        pieces = ["</s>", "<unk>", "<pad>", *reversed(pieces)]
-        vocabulary = {piece: token for token, piece in enumerate(dict.fromkeys(pieces))}
-        path.write_text(json.dumps(vocabulary))
-    from transformers import MarianTokenizer
-
-    return MarianTokenizer(
-        *(str(folder / name) for name in ("source.spm", "target.spm", "vocab.json")),
-        target_vocab_file=str(paths[1]) if separate_vocabs else None,
-        separate_vocabs=separate_vocabs,
-    )
+def make_marian_tokenizer(folder, separate_vocabs=False, **settings):
+    sources, targets = made_up_text("abcd", 0), made_up_text("efgh", 1)
+    return marian_tokenizer_of(folder, sources, targets, separate_vocabs, **settings)
 
 
 def make_plain_tokenizer():
@@ -429,9 +402,9 @@ def make_plain_tokenizer():
     return train_tokenizer(text, 300, are_files=False, show_progress=False)
 
 
-def encoded(tokenizer):
-    batch = tokenizer(SENTENCES, text_target=TRANSLATIONS)
-    return batch["input_ids"], batch["labels"]
+def encoded(tokenizer, target_tokenizer=None):
+    labels = (target_tokenizer or tokenizer)(text_target=TRANSLATIONS)["input_ids"]
+    return tokenizer(SENTENCES)["input_ids"], labels
 
 
 @pytest.fixture(scope="module")
@@ -483,11 +456,37 @@ def test_a_folder_from_marian_translates_the_same(marian_folder, tmp_path):
     assert translate(tmp_path / "ours") == translate(marian_folder)
 
 
-def test_a_folder_from_marian_keeps_its_tokenizer(marian_folder, tmp_path):
+def test_a_folder_from_marian_has_fast_tokenizers_of_the_same_pieces(marian_folder, tmp_path):
     from_marian(marian_folder, tmp_path / "ours")
-    found = AutoTokenizer.from_pretrained(tmp_path / "ours")
-    assert type(found).__name__ == "MarianTokenizer"
-    assert encoded(found) == encoded(AutoTokenizer.from_pretrained(marian_folder))
+    found = load_tokenizers(tmp_path / "ours")
+    assert all(tokenizer.is_fast for tokenizer in found)
+    assert encoded(*found) == encoded(AutoTokenizer.from_pretrained(marian_folder))
+
+
+def test_a_tokenizer_that_no_fast_one_equals_is_kept_and_that_is_said(tmp_path, caplog):
+    (tmp_path / "spm").mkdir()
+    tokenizer = make_marian_tokenizer(tmp_path / "spm", byte_fallback=True, vocab_size=300)
+    ids = {"pad_token_id": tokenizer.pad_token_id, "decoder_start_token_id": tokenizer.pad_token_id}
+    make_marian(vocab_size=len(tokenizer), **ids).save_pretrained(tmp_path / "marian")
+    tokenizer.save_pretrained(tmp_path / "marian")
+    from_marian(tmp_path / "marian", tmp_path / "ours")
+    found, own = load_tokenizers(tmp_path / "ours")
+    assert (type(found).__name__, own) == ("MarianTokenizer", None)
+    assert encoded(found) == encoded(tokenizer)
+    assert "The MarianTokenizer is kept, which is slow and needs sentencepiece" in caplog.text
+
+
+def test_text_of_ones_own_decides_whether_the_tokenizer_is_kept(marian_folder, tmp_path):
+    (tmp_path / "sources").write_text("\n".join(SENTENCES))
+    (tmp_path / "targets").write_text("\n".join(TRANSLATIONS))
+    sample = {f"sample_{side}": tmp_path / f"{side}s" for side in ("source", "target")}
+    from_marian(marian_folder, tmp_path / "ours", **sample)
+    assert load_tokenizers(tmp_path / "ours")[1] is not None
+    (tmp_path / "targets").write_text("ef\n")
+    with pytest.raises(ValueError, match=r"sample_source=.*sources has 3 lines and sample_target="):
+        from_marian(marian_folder, tmp_path / "other", **sample)
+    with pytest.raises(ValueError, match="sample_source and sample_target go together"):
+        from_marian(marian_folder, tmp_path / "other", sample_source=tmp_path / "sources")
 
 
 def test_two_vocabularies_come_along(tmp_path):
@@ -506,9 +505,27 @@ def test_two_vocabularies_come_along(tmp_path):
     from_marian(tmp_path / "marian", tmp_path / "ours")
     for path in (tmp_path / "spm").iterdir():  # nothing may point at where it came from
         path.unlink()
-    assert encoded(AutoTokenizer.from_pretrained(tmp_path / "ours")) == expected
+    assert encoded(*load_tokenizers(tmp_path / "ours")) == expected
     settings = {"num_beams": 4, "max_new_tokens": 9}
     assert translate(tmp_path / "ours", **settings) == translate(tmp_path / "marian", **settings)
+
+
+def test_two_vocabularies_return_as_they_were(tmp_path):
+    (tmp_path / "spm").mkdir()
+    tokenizer = make_marian_tokenizer(tmp_path / "spm", separate_vocabs=True)
+    sizes = [len(tokenizer.encoder), len(tokenizer.target_encoder)]
+    ids = {"pad_token_id": tokenizer.pad_token_id, "decoder_start_token_id": tokenizer.pad_token_id}
+    ours = make_vaswani(
+        vocab_size=sizes[0], target_vocab_size=sizes[1], share_embeddings=False, **ids
+    )
+    source, target = fast_tokenizers(tokenizer)
+    export(ours, source, tmp_path / "ours", target_tokenizer=target)
+    to_marian(tmp_path / "ours", tmp_path / "back")
+    found = AutoTokenizer.from_pretrained(tmp_path / "back")
+    assert (type(found).__name__, found.separate_vocabs) == ("MarianTokenizer", True)
+    assert encoded(found) == encoded(tokenizer)
+    for name in ("source.spm", "target.spm"):
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "spm" / name).read_bytes()
 
 
 def test_a_plain_tokenizer_in_a_marian_folder_comes_along(tmp_path):

@@ -143,6 +143,14 @@ def test_a_wrong_model_is_told_and_the_right_one_works_again(page, folder, expec
 
 
 @pytest.mark.slow
+def test_a_sentence_that_is_too_long_is_told_and_not_cut(page):
+    page.get_by_label("Sentence").fill("a " * 1000)
+    page.keyboard.press("Enter")
+    page.get_by_role("alert").filter(has_text="The sentence has 1999 characters").wait_for()
+    assert len(page.get_by_label("Sentence").input_value()) == 2000
+
+
+@pytest.mark.slow
 def test_the_keyboard_is_enough(page):
     translate(page)
     inside = page.frame_locator("#side-1 iframe.attention")

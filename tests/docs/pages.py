@@ -9,7 +9,11 @@ from tests.conftest import REPOSITORY
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    *sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").glob("*.md")),
+    *sorted(
+        str(path.relative_to(REPOSITORY))
+        for folder in ("docs", "docs/tour")
+        for path in (REPOSITORY / folder).glob("*.md")
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from vaswani_hf import cli
 
 
 WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
-FOLDERS = ("benchmarks", "demo", "docs", "tests", "training", "vaswani_hf")
+FOLDERS = ("benchmarks", "demo", "docs", "examples", "tests", "training", "vaswani_hf")
 # Of every program, ruff, TensorBoard, Slurm.
 ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"}
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
@@ -23,7 +23,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 
 @pytest.fixture(scope="module")
 def options():
-    """Every option of training, vaswani-hf, accelerate, the benchmarks and the page."""
+    """Every option of training, vaswani-hf, accelerate, the benchmarks, the tour and the page."""
     from training.settings.fields import DataArguments, ModelArguments, VaswaniTrainingArguments
 
     fields = {
@@ -36,7 +36,8 @@ def options():
     }
     scripts = {
         name
-        for script in [*(REPOSITORY / "benchmarks").glob("*.py"), REPOSITORY / "demo" / "app.py"]
+        for folder in ("benchmarks", "demo", "examples")
+        for script in (REPOSITORY / folder).glob("*.py")
         for name in OPTION.findall(script.read_text(encoding="utf-8"))
     }
     return fields | launcher | scripts | ELSEWHERE
@@ -50,7 +51,7 @@ def test_options_exist(page, options, capsys):
             *("translate", "score", "align", "evaluate", "compare"),
             *("parse", "evalb", "convert", "push", "plot", "serve"),
             *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
-            *("draw positions", "draw schedule"),
+            *("draw positions", "draw schedule", "vocabulary trim", "vocabulary extend"),
         ):
             with pytest.raises(SystemExit):
                 cli.main([*command.split(), "--help"])

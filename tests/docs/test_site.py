@@ -48,9 +48,9 @@ def test_nothing_is_loaded_from_elsewhere(site):
 
 def test_public_names_are_in_the_reference(site):
     import vaswani_hf
-    from vaswani_hf import conversion, evaluation, hub, parsing, pictures
+    from vaswani_hf import conversion, evaluation, hub, parsing, pictures, vocabulary
 
     shown = "".join(path.read_text("utf-8") for path in site.glob("reference/**/index.html"))
-    for module in (vaswani_hf, conversion, evaluation, hub, parsing, pictures):
+    for module in (vaswani_hf, conversion, evaluation, hub, parsing, pictures, vocabulary):
         for name in module.__all__:
             assert f'id="{module.__name__}.{name}"' in shown, f"{module.__name__}.{name}"

@@ -30,6 +30,25 @@ def test_a_grid_has_the_weights_of_each_head_and_words_on_its_axes(attention):
     assert [tick.get_text() for tick in last.get_xticklabels()] == attention.keys["cross"]
 
 
+def test_a_grid_of_one_layer_goes_on_below_and_every_column_has_its_words(translator):
+    # Wide sentences: three heads stand in two rows, the last place of which is empty.
+    long = attention_of(translator, "a bead fed cab " * 10, "decade bad a " * 6)
+    axes = plot_attention(long, style="grid", layer=1).axes
+    first, second, third, empty = axes[:4]
+    assert [one.get_title() for one in axes[:3]] == [f"layer 1, head {head}" for head in range(3)]
+    rows = [round(one.get_position().y0, 3) for one in (first, second, third)]
+    assert rows[0] == rows[1] > rows[2] and not empty.axison
+    below = [one.xaxis.get_tick_params()["labelbottom"] for one in (first, second, third)]
+    left = [one.yaxis.get_tick_params()["labelleft"] for one in (first, second, third)]
+    assert below == [False, True, True] and left == [True, False, True]
+
+
+def test_layers_of_short_sentences_stand_beside_each_other(attention):
+    first, second = plot_attention(attention, "encoder", layer=[0, 1], head=0).axes
+    assert first.get_position().y0 == pytest.approx(second.get_position().y0)
+    assert first.get_position().x1 <= second.get_position().x0
+
+
 def lines_of(axes):
     """(x above, x below): opacity, of all lines."""
     return {

@@ -1,4 +1,5 @@
 import copy
+import itertools
 import math
 
 import pytest
@@ -76,8 +77,8 @@ def test_the_picture_has_every_candidate_with_its_figures(tree):
     for number, step in enumerate(tree.steps):
         for place, one in enumerate(step.candidates):
             assert tree.pieces[number][place] in texts
-            assert any(text.startswith(f"{one.log_prob:.2f}") for text in texts)
-    assert f"{tree.endings[0][0].score:.3f}" in texts[-1]
+            assert any(text.startswith(f"{one.log_prob:.2f}".replace("-", "−")) for text in texts)
+    assert f"{tree.endings[0][0].score:.3f}".replace("-", "−") in texts[-1]
 
 
 def test_the_line_of_what_won_is_thick_and_that_of_what_was_dropped_is_dotted(tree):
@@ -89,9 +90,17 @@ def test_the_line_of_what_won_is_thick_and_that_of_what_was_dropped_is_dotted(tr
     assert dotted == sum(one.outcome == "dropped" for one in later) > 0
 
 
+def steps_of(axes):
+    """The numbers of the steps that stand there."""
+    texts = [text.get_text() for text in axes.texts]
+    return [int(text.removeprefix("step ")) for text in texts if text.startswith("step ")]
+
+
 def test_long_searches_go_on_below(tree, tmp_path):
     figure = plot_beams(tree, theme="dark", num_endings=0)
-    assert len(figure.axes) == 1 + math.ceil(len(tree.steps) / 8)
+    rows = [steps for axes in figure.axes if (steps := steps_of(axes))]
+    assert len(rows) == math.ceil(len(tree.steps) / len(rows[0]))
+    assert list(itertools.chain(*rows)) == list(range(1, len(tree.steps) + 1))
     save_picture(figure, tmp_path / "beams.svg")
     assert "<!-- → " in (tmp_path / "beams.svg").read_text(encoding="utf-8")
 

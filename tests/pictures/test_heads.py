@@ -153,7 +153,7 @@ def test_every_rate_and_change_is_in_the_picture():
     figure = plot_heads(HeadReport(heads, 31.0, "signature", 9), theme="dark")
     texts = [[text.get_text() for text in axes.texts] for axes in figure.axes]
     assert sorted(map(tuple, texts)) == sorted(
-        [("25",) * 4, ("50",) * 3, ("75",) * 3, ("-1.0",), ("+1.5",), ("+0.0",)]
+        [("25",) * 4, ("50",) * 3, ("75",) * 3, ("−1.0",), ("+1.5",), ("+0.0",)]
     )
     plain = tuple(HeadScore(one.kind, 0, 0, one.roles) for one in heads)
     assert len(plot_heads(HeadReport(plain, None, None, 9)).axes) == 3

@@ -1,7 +1,11 @@
+import itertools
+import re
 import xml.etree.ElementTree as ElementTree
 
+import pytest
+
 from vaswani_hf.parsing import Tree, tree_of_text
-from vaswani_hf.pictures.trees import tree_svg
+from vaswani_hf.pictures.trees import COLOURS, plot_tree, tree_svg
 
 
 TREE = tree_of_text("(S (NP (DT a) (NN <b>&)) (VP (VB c)))")
@@ -38,6 +42,26 @@ def test_words_stand_in_a_line_below_their_tags_and_constituents_above_what_they
     assert abs(np - (first + second) / 2) < 0.11 and vp == third
     assert abs(s - (np + vp) / 2) < 0.11
     assert all(0 < x < float(root.get("width")) for _, x, _ in found["word"])
+
+
+def test_the_figure_has_what_the_document_has():
+    pytest.importorskip("matplotlib")
+    _, found = texts(TREE)
+    (axes,) = plot_tree(TREE, theme="dark").axes
+    drawn = sorted((one.get_text(), *one.get_position()) for one in axes.texts)
+    written = sorted(itertools.chain(*found.values()))
+    assert [text for text, *_ in drawn] == [text for text, *_ in written]
+    for (_, *place), (_, *expected) in zip(drawn, written, strict=True):
+        assert place == pytest.approx(expected, abs=0.051)  # the document has one decimal
+    assert len(axes.lines) == 5
+    assert axes.texts[0].get_color() == COLOURS["dark"]["constituent"]
+
+
+def test_a_theme_changes_the_colours_alone():
+    light, dark = tree_svg(TREE), tree_svg(TREE, theme="dark")
+    assert light != dark and re.sub("#[0-9A-F]{6}", "", light) == re.sub("#[0-9A-F]{6}", "", dark)
+    with pytest.raises(ValueError, match='theme must be "light" or "dark"'):
+        tree_svg(TREE, theme="grey")
 
 
 def test_a_word_alone_is_drawn():

@@ -282,7 +282,7 @@ def test_a_failure_of_the_model_is_a_500_whose_log_has_no_text(translator, caplo
         raise RuntimeError(f"cannot translate {sentences}")
 
     failing = type("Failing", (), {"__call__": lambda _, sentences: broken(sentences)})()
-    for name in ("encode", "folder", "max_positions", "num_beams", "tokenizer"):
+    for name in ("encode", "folder", "max_positions", "num_beams", "sharing", "tokenizer"):
         setattr(failing, name, getattr(translator, name))
     with running((EN_DE, failing)) as client:
         answer = client.post("/translate", json={**ASKED, "q": "h g h"})

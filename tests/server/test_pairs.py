@@ -40,6 +40,13 @@ def test_two_models_of_one_pair_are_refused(translator):
         Pairs([(EN_DE, translator), (EN_DE, translator)])
 
 
+def test_sentences_are_cut_as_the_translator_was_told(copier_folder):
+    translator = Translator.from_pretrained(copier_folder, max_source_tokens=4)
+    splitter = Pairs([(EN_DE, translator)]).find("en", "de").splitter
+    (text,) = splitter.split(["a b c d e f"])
+    assert max(map(len, translator.encode(text.segments))) <= 4
+
+
 def test_what_is_not_translated_is_told(translator):
     pairs = Pairs([(EN_DE, translator), (LanguagePair("fr", "es"), translator)])
     assert pairs.find("fr", "es").languages == ("fr", "es")

@@ -12,11 +12,11 @@ def served(gate):
     return Pairs([(EN_DE, gate)]).find("en", "de")
 
 
-def make_queue(**limits):
+def make_queue(num_workers=1, **limits):
     from vaswani_hf.server import TranslationQueue
     from vaswani_hf.server.metrics import Metrics
 
-    return TranslationQueue(Limits(**limits), Metrics())
+    return TranslationQueue(Limits(**limits), Metrics(), num_workers)
 
 
 @pytest.fixture
@@ -25,6 +25,17 @@ def queue():
     queue = make_queue(max_queue=4)
     queue.start()
     yield queue
+    queue.close()
+
+
+@pytest.fixture
+def pair_of_workers(gate):
+    """A queue that two threads work at; the gate is closed."""
+    gate.is_open.clear()
+    queue = make_queue(num_workers=2)
+    queue.start()
+    yield queue
+    gate.is_open.set()
     queue.close()
 
 
@@ -129,11 +140,10 @@ def test_one_that_fails_takes_no_other_with_it(busy, served, gate):
     assert caught.value.status == 500
 
 
-def test_a_sentence_beyond_the_positions_is_a_400(copier, monkeypatch):
+def test_a_sentence_beyond_the_limit_is_a_400(copier, monkeypatch):
     from vaswani_hf import Translator
 
-    translator = Translator(*copier)
-    translator.max_positions = 4
+    translator = Translator(*copier, max_source_tokens=4)
     monkeypatch.setattr(translator, "encode", lambda texts: [[5] * 9 for _ in texts])
     with running((EN_DE, translator)) as client:
         answer = client.post("/translate", json={"source": "en", "target": "de", "q": "a"})
@@ -161,3 +171,91 @@ def test_when_to_ask_again_is_at_most_the_time_that_a_request_has(served):
 def test_a_text_without_a_letter_stays_and_needs_no_model(queue, served, gate):
     assert found(queue.add(served, ["", " \n", "?!"], 1)) == [[""], [" \n"], ["?!"]]
     assert not gate.calls
+
+
+def test_a_worker_that_is_done_waits_for_no_other(pair_of_workers, served, gate):
+    slow = pair_of_workers.add(served, ["a"], 1)
+    assert gate.entered.acquire(timeout=20)
+    other = pair_of_workers.add(served, ["b"], 1)
+    assert gate.entered.acquire(timeout=20)  # while the first one is still there
+    gate.is_open.set()
+    assert (found(slow), found(other)) == ([["a"]], [["b"]])
+
+
+def test_idle_workers_share_what_is_enough_for_them(pair_of_workers, served, gate):
+    letters = [*"abcdefgh"] * 10
+    job = pair_of_workers.add(served, ["\n".join(letters)], 1)
+    for _ in range(2):
+        assert gate.entered.acquire(timeout=20)
+    gate.is_open.set()
+    assert found(job) == [["\n".join(letters)]]  # in its order
+    assert sorted(gate.calls) == sorted([letters[:40], letters[40:]])
+
+
+def test_one_of_two_parts_that_fail_answers_for_both(pair_of_workers, served, gate):
+    class Broken(Gate):
+        def __call__(self, sentences):
+            super().__call__(sentences)
+            raise RuntimeError
+
+    gate.__class__ = Broken
+    job = pair_of_workers.add(served, ["a\n" * 64], 1)
+    for _ in range(2):
+        assert gate.entered.acquire(timeout=20)
+    gate.is_open.set()
+    with pytest.raises(RequestError):
+        found(job)
+    pair_of_workers.close()  # both of them are well
+    assert len(gate.calls) == 2
+
+
+def test_workers_share_the_threads(gate):
+    shares = []
+    gate.sharing = lambda: lambda *share: shares.append(share)
+    served = Pairs([(EN_DE, gate)]).find("en", "de")
+    queue = make_queue(num_workers=2)
+    gate.is_open.clear()
+    jobs = []
+    for letter in "ab":
+        jobs.append(queue.add(served, [letter], 1))
+        if letter == "a":
+            queue.start()
+        assert gate.entered.acquire(timeout=20)
+    gate.is_open.set()
+    queue.close()
+    assert [found(job) for job in jobs] == [[["a"]], [["b"]]]
+    (first, alone), (second, beside) = shares
+    assert {first, second} == {0, 1} and (alone, beside) == (1, 2)
+
+
+@pytest.fixture
+def answered(busy, served, gate, monkeypatch):
+    """The queue after a round of two requests, of 20 sentences each."""
+
+    def answer(pause):
+        monkeypatch.setattr("vaswani_hf.server.queue.PAUSE", pause)
+        jobs = [busy.add(served, ["b\n" * 20], 1) for _ in range(2)]
+        gate.is_open.set()
+        for job in jobs:
+            found(job)
+        return busy
+
+    return answer
+
+
+@pytest.mark.parametrize(("pause", "rounds"), [(0, [["c"], ["d"]]), (1e6, [["c", "d"]])])
+def test_those_that_were_answered_may_ask_again(answered, served, gate, pause, rounds):
+    queue = answered(pause)
+    first = queue.add(served, ["c"], 1)
+    if not pause:
+        found(first)
+    second = queue.add(served, ["d"], 1)
+    assert (found(first), found(second)) == ([["c"]], [["d"]])
+    assert gate.calls[2:] == rounds
+
+
+def test_closing_ends_the_wait_for_more(answered, served):
+    queue = answered(1e6)
+    last = queue.add(served, ["c"], 1)
+    queue.close()
+    assert last.found.result(0) == [["c"]]

@@ -10,7 +10,7 @@ from tests.searching import CLOSE
 from tests.small_models import small_model
 from tests.translation.ctranslate2_models import EOS, PAD, V, random_sentences, words
 from vaswani_hf import CTranslate2Translator, Translator
-from vaswani_hf.translation import LongPrefixError, LongSourceError, Translation
+from vaswani_hf.translation import LongPrefixError, LongSourceError, PairError, Translation
 
 
 SENTENCES = [*random_sentences(5, longest=6), "", *random_sentences(3, longest=9, seed=1)]
@@ -137,6 +137,50 @@ def test_the_place_of_a_long_sentence_is_that_in_all_of_them(engine):
     with pytest.raises(LongSourceError, match="41 tokens") as refused:
         list(found)
     assert refused.value.place == 3
+
+
+def test_what_is_far_beyond_the_training_is_refused(translator):
+    assert translator.max_extra_tokens == 9
+    with pytest.raises(LongSourceError, match="1102 tokens is longer than the 1024") as refused:
+        translator(["s1", "s1 " * 1101])
+    assert refused.value.place == 1
+    with pytest.raises(PairError, match=r"target 0 .* 1102 tokens are more than the 1033"):
+        translator.score("s1", "t1 " * 1101)
+    with pytest.raises(LongPrefixError, match="1101 tokens is longer than the 1033"):
+        translator("s1", prefixes="t1 " * 1101)
+
+
+def test_how_long_a_sentence_may_be_can_be_chosen(talkative):
+    folder, converted = talkative
+    for make, place in ((Translator.from_pretrained, folder), (CTranslate2Translator, converted)):
+        short = make(place, device="cpu", num_beams=1, max_source_tokens=3)
+        assert short("s1 s2")
+        with pytest.raises(LongSourceError, match="4 tokens is longer than the 3"):
+            short("s1 s2 s3")
+        with pytest.raises(PairError, match=r"source 0 .* 4 tokens are more than the 3"):
+            short.score("s1 s2 s3", "t1")
+
+
+def test_what_split_cuts_is_not_refused(talkative):
+    pytest.importorskip("sentencex")
+    short = Translator.from_pretrained(talkative[0], device="cpu", max_source_tokens=3)
+    split = {"split": "sentences", "language": "en"}
+    assert short("s1 s2 s3", **split)  # cut at 3
+    assert short("s1 s2 s3", **split, max_source_tokens=4)
+
+
+@pytest.mark.parametrize("trained", [3, 2000])
+def test_the_first_sentence_beyond_the_training_is_told(talkative, caplog, trained):
+    translator = Translator.from_pretrained(talkative[0], device="cpu", num_beams=1)
+    tokenizer = copy.copy(translator.tokenizer)
+    tokenizer.model_max_length = trained
+    translator = Translator(translator.model, tokenizer, num_beams=1)
+    assert translator.source_limit == max(1024, trained)
+    translator(["s1 s2", "s1 s2 s3", "s1 s2 s3 s4"])
+    translator("s1 s2 s3 s4 s5")
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == (trained == 3)
+    assert all("5 tokens is longer than any that the model was trained with (3)" in m for m in told)
 
 
 def test_without_beams_the_score_is_the_models(talkative):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.translation.ctranslate2_models import words
-from vaswani_hf.translation.pairs import Pair, PairError, PairReader, UnequalLengthError
+from vaswani_hf.translation.pairs import Pair, PairError, PairReader, UnequalLengthError, sides_of
 
 
 EOS = 2
@@ -101,6 +101,14 @@ def test_a_side_beyond_the_positions_is_named():
 def test_ids_of_nothing_are_refused(pair, side):
     with pytest.raises(PairError, match=f"{side} 0 .* has no tokens"):
         list(reader().chunks([pair[0]], [pair[1]]))
+
+
+@pytest.mark.parametrize(("source", "target"), [("a", ["b"]), (["a"], "b"), (iter("a"), "b")])
+def test_one_side_of_a_pair_is_no_list_of_the_other(source, target):
+    with pytest.raises(ValueError, match=r"There is one (source|target) and a list of "):
+        sides_of(source, target)
+    assert sides_of("a", [3]) == (["a"], [[3]])
+    assert sides_of(["a"], [[3]]) == (["a"], [[3]])
 
 
 def test_nothing_is_said_of_the_trained_length(caplog):

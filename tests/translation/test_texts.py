@@ -1,6 +1,6 @@
 import pytest
 
-from vaswani_hf.translation.texts import Splitter, source_language, source_limit
+from vaswani_hf.translation.texts import Splitter, source_language
 
 
 pytest.importorskip("sentencex")
@@ -80,31 +80,6 @@ def test_what_is_too_long_is_cut_and_told_once(caplog):
 def test_nothing_is_told_where_nothing_is_cut(caplog):
     assert list(splitter().translate(["It is late."], shouted, 1)) == ["IT IS LATE."]
     assert not caplog.records
-
-
-@pytest.mark.parametrize(
-    ("given", "trained_length", "max_positions", "expected"),
-    [
-        (None, 50, None, 50),
-        (None, int(1e30), None, 256),  # what the library writes for "unknown"
-        (None, None, None, 256),
-        (None, 50, 20, 20),
-        (None, int(1e30), 20, 20),
-        (70, 50, None, 70),
-    ],
-)
-def test_the_limit_is_the_trained_length_unless_given(
-    given, trained_length, max_positions, expected
-):
-    assert source_limit(given, trained_length, max_positions) == expected
-
-
-@pytest.mark.parametrize(
-    ("given", "message"), [(1, "at least 2, got max_source_tokens=1"), (30, "at most 20, the pos")]
-)
-def test_limits_that_cannot_be_are_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        source_limit(given, 50, 20)
 
 
 @pytest.mark.parametrize(

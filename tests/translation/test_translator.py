@@ -50,6 +50,24 @@ def test_threads_that_translate_batches_of_their_own_change_nothing(copier, thre
     assert used == [(threading.main_thread().name, threads)]
 
 
+def test_a_thread_beside_others_has_its_share_of_the_threads_and_a_copy(copier, threads):
+    translator = Translator(*copier)
+    translator.copies = [translator.model, copy.deepcopy(translator.model)]
+    take, seen = translator.sharing(), []
+
+    def look(number, num_sharing):
+        take(number, num_sharing)
+        seen.append((torch.get_num_threads(), translator._own_model, translator.num_workers))
+
+    for number in range(3):
+        thread = threading.Thread(target=look, args=(number, number + 1))
+        thread.start()
+        thread.join()
+    first, second = translator.copies
+    assert seen == [(4, first, 1), (2, second, 1), (1, first, 1)]
+    assert translator.num_workers == 2 and torch.get_num_threads() == threads
+
+
 def test_an_error_in_one_of_several_threads_comes_out(copier, threads, monkeypatch):
     def fail(self, sources):
         raise RuntimeError("no memory")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from datasets.distributed import split_dataset_by_node
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 from ..settings.budget import TokenBudget
 from .batching import TokenBatchSampler
@@ -117,6 +117,7 @@ class BufferReader:
         buffer_pairs: pairs of a buffer, at most.
         budget: of the run.
         rank: of the process.
+        target_tokenizer: encodes the targets, where they have one of their own; likewise copied.
 
     Attributes:
         stop: once it is set, a buffer ends where it is.
@@ -125,14 +126,15 @@ class BufferReader:
     def __init__(
         self,
         plans: list[CorpusPlan],
-        tokenizer: PreTrainedTokenizerFast,
+        tokenizer: PreTrainedTokenizerBase,
         rules: CleaningRules,
         buffer_pairs: int,
         budget: TokenBudget,
         rank: int,
+        target_tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> None:
         self.stop = Event()
-        self._tokenizer = deepcopy(tokenizer)
+        self._tokenizers = deepcopy((tokenizer, target_tokenizer))
         self._rules = rules
         self._buffer_pairs = buffer_pairs
         self._budget = budget
@@ -184,7 +186,7 @@ class BufferReader:
         if not rows:
             return []
         parts, sources, targets = zip(*rows, strict=True)
-        encoded = encode_texts(sources, targets, self._tokenizer)
+        encoded = encode_texts(sources, targets, *self._tokenizers)
         sides = encoded["input_ids"], encoded["labels"]
         lengths = (np.array([len(ids) for ids in side]) for side in sides)
         by_length = self._rules.reasons_by_length(*lengths)

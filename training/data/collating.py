@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import torch
 from datasets import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vaswani_hf.loss_vaswani import IGNORED
 from vaswani_hf.modeling_vaswani import shift_right
@@ -48,11 +48,11 @@ class PairCollator:
     """Pads pairs to a batch, on the right; a column `index` passes through as `(B,)`.
 
     Args:
-        tokenizer: pads and ends a text.
+        tokenizer: pads and ends a source.
         model: takes the batches; its ids are kept, the model is not.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> None:
         self.pad_token_id = tokenizer.pad_token_id
         self.eos_token_id = tokenizer.eos_token_id
         self.shifted_ids = {

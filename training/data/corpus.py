@@ -18,7 +18,7 @@ from .hub_datasets import pairs_of_dataset, rows_of_dataset
 from .trees import pairs_of_trees, tree_files_of
 
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "general")
 SAMPLE_PAIRS = 1_000_000  # teach the vocabulary when streaming, unless said otherwise
 NO_TRAINING_DATA = (
     "There is no training data: give --dataset, or --train_source and --train_target, or "
@@ -134,7 +134,7 @@ def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | No
     files = files_of(arguments, split)
     if files is not None:
         return pairs_of_files(files, arguments, split)
-    if not arguments.dataset:
+    if not arguments.dataset or split == "general":
         return None
     return (
         _made_up(split, seed) if arguments.dataset == "demo" else pairs_of_dataset(arguments, split)

@@ -1,13 +1,16 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Text to ids that end in `</s>`."""
 
+import hashlib
 import json
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 from datasets.fingerprint import Hasher
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vaswani_hf.tokenization_vaswani import join_pieces
 
@@ -15,7 +18,10 @@ from .files import unwrap_dataset_errors
 
 
 def encode_pairs(
-    pairs: Dataset, tokenizer: PreTrainedTokenizerFast, segmented: bool = False
+    pairs: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    segmented: bool = False,
+    target_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Dataset:
     """Add `input_ids` and `labels`, both ending in `</s>`, to columns `source` and `target`.
 
@@ -27,17 +33,22 @@ def encode_pairs(
         tokenizer: makes the ids.
         segmented: the text is cut by subword-nmt; its words are joined again, so that translations
             are compared with words.
+        target_tokenizer: makes those of the targets, where they have one of their own.
     """
 
     def encode(rows: dict[str, list[str | None]]) -> dict[str, list[Any]]:
-        encoded: dict[str, list[Any]] = encode_texts(rows["source"], rows["target"], tokenizer)
+        encoded: dict[str, list[Any]] = encode_texts(
+            rows["source"], rows["target"], tokenizer, target_tokenizer
+        )
         if segmented:
             encoded |= {side: [text and join_pieces(text) for text in rows[side]] for side in rows}
         return encoded
 
     # A fingerprint of our own: the library would hash the tokenizer object, whose state changes
     # with its use.
-    made_of = (pairs._fingerprint, _content_of(tokenizer), segmented, _VERSION)
+    made_of: tuple[Any, ...] = (pairs._fingerprint, _content_of(tokenizer), segmented, _VERSION)
+    if target_tokenizer is not None:
+        made_of += (_content_of(target_tokenizer),)
     fingerprint = Hasher.hash(made_of)
     with unwrap_dataset_errors():
         return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
@@ -49,28 +60,49 @@ _VERSION = 1  # of what `encode_pairs` gives; another number has all text encode
 def encode_texts(
     sources: Sequence[str | None],
     targets: Sequence[str | None],
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerBase,
+    target_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> dict[str, list[list[int]]]:
-    """`input_ids` and `labels` of pairs; `None` is encoded as an empty text."""
+    """`input_ids` and `labels` of pairs; `None` is encoded as an empty text.
+
+    Args:
+        sources: texts.
+        targets: their translations.
+        tokenizer: of the sources, and of the targets too unless these have one of their own.
+        target_tokenizer: the targets' own.
+    """
     lefts, rights = ([text or "" for text in side] for side in (sources, targets))
+    if target_tokenizer is None and type(tokenizer) is PreTrainedTokenizerFast:
+        ids = _encode(tokenizer, lefts + rights)  # at once, on all threads
+        return {"input_ids": ids[: len(lefts)], "labels": ids[len(lefts) :]}
+    return {
+        "input_ids": _encode(tokenizer, lefts),
+        "labels": _encode(target_tokenizer or tokenizer, rights, are_targets=True),
+    }
+
+
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], are_targets: bool = False
+) -> list[list[int]]:
     if type(tokenizer) is not PreTrainedTokenizerFast:  # its targets may be encoded differently
-        options = {"return_attention_mask": False, "verbose": False}
-        return {
-            "input_ids": tokenizer(lefts, **options)["input_ids"],
-            "labels": tokenizer(text_target=rights, **options)["input_ids"],
-        }
+        side = {"text_target" if are_targets else "text": texts}
+        return tokenizer(**side, return_attention_mask=False, verbose=False)["input_ids"]
     # As the tokenizer's own call, without the offsets and masks that it makes beside the ids.
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = tokenizer.split_special_tokens
-    encoded = backend.encode_batch_fast(lefts + rights)
-    ids = [encoding.ids for encoding in encoded]
-    return {"input_ids": ids[: len(lefts)], "labels": ids[len(lefts) :]}
+    return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
 
-def _content_of(tokenizer: PreTrainedTokenizerFast) -> tuple[str, ...]:
+def _content_of(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     """All that decides what a tokenizer makes of a text."""
+    if not tokenizer.is_fast:
+        with tempfile.TemporaryDirectory(prefix="vaswani_hf_") as folder:
+            paths = sorted(map(Path, tokenizer.save_pretrained(folder)))
+            # Some list files that they do not write.
+            digests = [hashlib.sha256(path.read_bytes()) for path in paths if path.is_file()]
+        return (type(tokenizer).__qualname__, *(digest.hexdigest() for digest in digests))
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.pop("truncation", None)  # set anew by every call
     content.pop("padding", None)

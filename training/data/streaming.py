@@ -21,7 +21,7 @@ import torch
 import torch.utils.data
 from accelerate.data_loader import DataLoaderShard
 from accelerate.utils import gather_object
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 from ..settings.budget import TokenBudget
 from ..settings.fields import DataArguments, VaswaniTrainingArguments
@@ -45,6 +45,7 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
         data: the cleaning, and `shuffle_buffer_pairs`.
         training: the token budget, and this process' rank.
         checkpoint: folder to go on from, by `save_state`; `None` for the start.
+        target_tokenizer: encodes the targets, where they have one of their own.
 
     Attributes:
         counts: pairs read and dropped, by the corpus' name, up to the buffer in use.
@@ -57,17 +58,24 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
     def __init__(
         self,
         corpus: Corpus,
-        tokenizer: PreTrainedTokenizerFast,
+        tokenizer: PreTrainedTokenizerBase,
         data: DataArguments,
         training: VaswaniTrainingArguments,
         checkpoint: str | None = None,
+        target_tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> None:
         check_streaming(data, training)
         budget, rules = TokenBudget.of(training), CleaningRules.of(data)
         self._plans, self._rank = corpus.plans, training.process_index
         self._settings = _settings_of_batches(corpus.plans, data, rules, budget)
         self._reader = BufferReader(
-            corpus.plans, tokenizer, rules, data.shuffle_buffer_pairs, budget, self._rank
+            corpus.plans,
+            tokenizer,
+            rules,
+            data.shuffle_buffer_pairs,
+            budget,
+            self._rank,
+            target_tokenizer,
         )
         self._seen = 0  # batches that the checkpoint had seen
         self._start = self._reader.state()

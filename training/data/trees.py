@@ -26,7 +26,7 @@ def tree_files_of(arguments: DataArguments, split: str) -> tuple[Path, ...] | No
         ValueError: if a section is named without its treebank, or a folder holds no trees.
         FileNotFoundError: if there is no such file or section.
     """
-    names = getattr(arguments, f"{split}_trees")
+    names = getattr(arguments, f"{split}_trees", None)
     if not names:
         return None
     return tuple(file for name in names for file in _files(name, arguments.treebank, split))

@@ -1,13 +1,19 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The tokenizer and the model that a run starts with."""
+"""The tokenizers and the model that a run starts with."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.utils import HFValidationError, validate_repo_id
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+)
 
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.hub.download import fetch
@@ -29,6 +35,8 @@ from .saving import explain_failed_write
 
 TOKENIZER_FOLDER = "tokenizer"  # in the output folder, from the start of the run
 _TOKENIZER_FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
+# Of the source, and of the target where it has one of its own.
+Tokenizers = tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]
 _CHANGEABLE = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
 
 
@@ -46,14 +54,14 @@ def fetch_pretrained(arguments: Arguments) -> None:
         training.model_name_or_path = str(fetch(name))
         config = _config_of(training.model_name_or_path, name)
         _set_fields(config, arguments, name)
-        _refuse_two_tokenizers(training.model_name_or_path, name)
         if not data.tokenizer:
-            load_tokenizer(training.model_name_or_path, name)
+            own = load_tokenizers(training.model_name_or_path, name)
+            _check_sizes(own, name, config, name)
     if data.tokenizer:
         named, data.tokenizer = data.tokenizer, str(_fetch_tokenizer(data.tokenizer))
-        tokenizer = load_tokenizer(data.tokenizer, named)
+        tokenizers = load_tokenizers(data.tokenizer, named)
         if name and config is not None:
-            _check_pieces(tokenizer, named, config, str(training.model_name_or_path), name)
+            _check_pieces(tokenizers, named, config, str(training.model_name_or_path), name)
 
 
 def _config_of(folder: str, name: str) -> VaswaniConfig:
@@ -64,16 +72,6 @@ def _config_of(folder: str, name: str) -> VaswaniConfig:
             f"needs type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
         )
     return VaswaniConfig.from_dict(content)
-
-
-def _refuse_two_tokenizers(folder: str, name: str) -> None:
-    """Training would encode the targets by the tokenizer of the sources."""
-    if (Path(folder) / TARGET_TOKENIZER).is_dir():
-        raise ValueError(
-            f"model_name_or_path={name} has a tokenizer of its own for targets, "
-            f"{TARGET_TOKENIZER}/, and training encodes both sides by one: this model can be used "
-            f"and converted, but not trained."
-        )
 
 
 def _fetch_tokenizer(name: str) -> Path:
@@ -87,28 +85,44 @@ def _fetch_tokenizer(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=list(_TOKENIZER_FILES)))
 
 
-def load_tokenizer(folder: str | Path, name: str | Path | None = None) -> PreTrainedTokenizerFast:
+def load_tokenizers(folder: str | Path, name: str | Path | None = None) -> Tokenizers:
+    """The tokenizer of a folder, and the target's where `target_tokenizer/` is there.
+
+    Args:
+        folder: has their files.
+        name: for messages; the folder unless given.
+
+    Raises:
+        ValueError: as `load_tokenizer` does.
+    """
+    tokenizer, target = load_tokenizer(folder, name), Path(folder) / TARGET_TOKENIZER
+    if not target.is_dir():
+        return tokenizer, None
+    # An empty config keeps the library from looking for one in the subfolder.
+    own = load_tokenizer(target, f"{name or folder}/{TARGET_TOKENIZER}", config=PreTrainedConfig())
+    return tokenizer, own
+
+
+def load_tokenizer(
+    folder: str | Path, name: str | Path | None = None, **options: Any
+) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder.
 
     Args:
         folder: has its files.
         name: for messages; the folder unless given.
+        options: of `AutoTokenizer.from_pretrained`.
 
     Raises:
-        ValueError: if there is none, its files are damaged, or it is not one of the `tokenizers`
-            library with padding and end-of-sentence tokens.
+        ValueError: if there is none, its files are damaged, or it has no padding or
+            end-of-sentence token.
     """
     name = name or folder
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
     except Exception as error:  # a foreign file can make the libraries raise anything
         reason = " ".join(str(error).split())
         raise ValueError(f"{name} has no tokenizer that can be loaded: {reason}") from error
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise ValueError(
-            f"The tokenizer of {name} is a {type(tokenizer).__name__}; training needs one of the "
-            f"`tokenizers` library, with a tokenizer.json."
-        )
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise ValueError(f"The tokenizer of {name} has no {token}, which ends or pads a text.")
@@ -116,39 +130,56 @@ def load_tokenizer(folder: str | Path, name: str | Path | None = None) -> PreTra
 
 
 def _check_pieces(
-    tokenizer: PreTrainedTokenizerFast, named: str, config: VaswaniConfig, folder: str, name: str
+    tokenizers: Tokenizers, named: str, config: VaswaniConfig, folder: str, name: str
 ) -> None:
-    """Refuse a tokenizer whose ids differ from those that the model was trained with."""
-    if (Path(folder) / "tokenizer.json").is_file():
-        expected = load_tokenizer(folder, name).get_vocab()
-        given = tokenizer.get_vocab()
+    """Refuse tokenizers whose ids differ from those that the model was trained with."""
+    if not (Path(folder) / "tokenizer_config.json").is_file():
+        _check_sizes(tokenizers, named, config, name)
+        return
+    both = zip(tokenizers, load_tokenizers(folder, name), strict=True)
+    for side, (tokenizer, own) in zip(("tokenizer", TARGET_TOKENIZER), both, strict=True):
+        if tokenizer is None and own is None:
+            continue
+        if tokenizer is None or own is None:
+            raise ValueError(
+                f"tokenizer={named} is not that of model_name_or_path={name}: one of them has a "
+                f"{TARGET_TOKENIZER}/ and the other has none. Leave tokenizer out."
+            )
+        expected, given = own.get_vocab(), tokenizer.get_vocab()
         differing = sum(given.get(piece) != token for piece, token in expected.items())
         if differing or len(given) != len(expected):
             raise ValueError(
-                f"tokenizer={named} is not that of model_name_or_path={name}: it has {len(given)} "
-                f"pieces, and {differing} of that one's {len(expected)} are missing or have "
-                f"another id. Leave tokenizer out."
+                f"tokenizer={named} is not that of model_name_or_path={name}: its {side} has "
+                f"{len(given)} pieces, and {differing} of that one's {len(expected)} are missing "
+                f"or have another id. Leave tokenizer out."
             )
-    elif len(tokenizer) > config.vocab_size:
-        raise ValueError(
-            f"tokenizer={named} has {len(tokenizer)} pieces and model_name_or_path={name} "
-            f"{config.vocab_size}; they do not fit each other."
-        )
 
 
-def build_tokenizer(
-    arguments: Arguments, corpus: Corpus, checkpoint: str | None
-) -> PreTrainedTokenizerFast:
-    """The checkpoint's tokenizer, the one that is named, or one learned from the training set.
+def _check_sizes(tokenizers: Tokenizers, named: str, config: VaswaniConfig, name: str) -> None:
+    """Refuse tokenizers with more pieces than the model embeds."""
+    tokenizer, target_tokenizer = tokenizers
+    for each, size in (
+        (tokenizer, config.vocab_size),
+        (target_tokenizer, config.num_target_pieces),
+    ):
+        if each is not None and len(each) > size:
+            raise ValueError(
+                f"The tokenizer {named} has {len(each)} pieces and model_name_or_path={name} "
+                f"{size}; they do not fit each other."
+            )
+
+
+def build_tokenizers(arguments: Arguments, corpus: Corpus, checkpoint: str | None) -> Tokenizers:
+    """The checkpoint's tokenizers, those that are named, or one learned from the training set.
 
     The first process learns and writes it; the others read what it wrote.
     """
     named = checkpoint or arguments.data.tokenizer or arguments.training.model_name_or_path
     if named:
-        return load_tokenizer(named)
+        return load_tokenizers(named)
     folder = Path(arguments.training.output_dir) / TOKENIZER_FOLDER
     if arguments.training.process_index and folder.is_dir():
-        return load_tokenizer(folder)
+        return load_tokenizers(folder)
     if arguments.data.segmented:
         tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
@@ -172,31 +203,36 @@ def build_tokenizer(
             ).result()
     with explain_failed_write(folder):
         tokenizer.save_pretrained(folder)
-    return tokenizer
+    return tokenizer, None
 
 
 def build_model(
-    arguments: Arguments, tokenizer: PreTrainedTokenizerFast
+    arguments: Arguments,
+    tokenizer: PreTrainedTokenizerBase,
+    target_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> VaswaniForConditionalGeneration:
     """A new model by the recipe, or the trained one that is named.
 
+    Args:
+        arguments: of the run.
+        tokenizer: of the sources, and of the targets too unless these have one of their own.
+        target_tokenizer: the targets' own.
+
     Raises:
-        ValueError: if the recipe changes the shape of a trained model, or the tokenizer has more
-            pieces than the model.
+        ValueError: if the recipe changes the shape of a trained model, or a new model is to share
+            one embedding where there are two vocabularies.
     """
     training = arguments.training
     if training.model_name_or_path:
         model = AutoModelForSeq2SeqLM.from_pretrained(training.model_name_or_path)
         _set_fields(model.config, arguments, training.model_name_or_path)
         _set_dropout(model)
-        if len(tokenizer) > model.config.vocab_size:
-            raise ValueError(
-                f"The tokenizer has {len(tokenizer)} pieces and {training.model_name_or_path} "
-                f"{model.config.vocab_size}; they do not fit each other."
-            )
     else:
+        writes = target_tokenizer or tokenizer  # the model says its ids
         fields = {**arguments.model, "vocab_size": len(tokenizer)}
-        tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+        if target_tokenizer is not None:
+            fields["target_vocab_size"] = len(target_tokenizer)
+        tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": writes.eos_token_id}
         model = VaswaniForConditionalGeneration(VaswaniConfig(**fields, **tokens))
     # The saved model translates with the beam search that it is evaluated with.
     for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
@@ -207,7 +243,7 @@ def build_model(
 
 
 def set_trained_length(
-    tokenizer: PreTrainedTokenizerFast, longest: int, arguments: Arguments
+    tokenizer: PreTrainedTokenizerBase, longest: int, arguments: Arguments
 ) -> None:
     """Say in the tokenizer how long a source the model knows, for those who translate by it.
 

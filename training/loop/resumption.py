@@ -21,7 +21,13 @@ from transformers.utils import CONFIG_NAME
 from vaswani_hf import VaswaniConfig
 
 from ..data.lengths import arrow_tables, lengths_of
-from ..settings.fields import Arguments, DataArguments, ModelArguments, VaswaniTrainingArguments
+from ..settings.fields import (
+    GENERAL_FILES,
+    Arguments,
+    DataArguments,
+    ModelArguments,
+    VaswaniTrainingArguments,
+)
 from .checkpoints import read_state
 
 
@@ -34,7 +40,7 @@ TEXT_SOURCES = {
     *("train_source", "train_target", "train_file", "train_trees", "treebank", "corpora"),
 }
 # Of the data, what does not change the training pairs.
-NOT_FOR_TRAINING = {"source_language", "target_language", "license"} | {
+NOT_FOR_TRAINING = {"source_language", "target_language", "license", *GENERAL_FILES} | {
     f"{split}_{part}"
     for split in ("validation", "test")
     for part in ("split", "source", "target", "file", "trees")

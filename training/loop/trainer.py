@@ -16,9 +16,11 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
-from transformers import Seq2SeqTrainer, set_seed
+from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, set_seed
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, rotate_checkpoints
+
+from vaswani_hf.hub.folder import save_tokenizers
 
 from ..data.batching import TokenBatchSampler, training_batches
 from ..data.collating import ArrowPairs
@@ -68,6 +70,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         on_evaluation: called with each evaluation, after it is logged.
         on_checkpoint: called with each checkpoint, once it is on the disk.
         settings: of the run, kept in each checkpoint.
+        target_tokenizer: the target's, where it has one of its own; goes into each checkpoint.
         arguments: the library's. Data sets have the columns `input_ids` and `labels`; those to
             evaluate also `source` and `target`.
 
@@ -75,6 +78,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         last_evaluation: what the last `evaluate()` found; `None` before the first.
         target_tokens_seen: real target tokens of all updates up to the last entry of the log.
         evaluation_seconds: spent in evaluations.
+        target_tokenizer: makes text of target ids.
     """
 
     args: VaswaniTrainingArguments
@@ -86,12 +90,19 @@ class VaswaniTrainer(Seq2SeqTrainer):
         on_evaluation: Callable[["VaswaniTrainer", Any], None] | None = None,
         on_checkpoint: Callable[["VaswaniTrainer", Path], None] | None = None,
         settings: Settings | None = None,
+        target_tokenizer: PreTrainedTokenizerBase | None = None,
         **arguments: Any,
     ) -> None:
         args, model = arguments["args"], arguments["model"]
         if args.learning_rate is None:
             warmup_steps = args.get_warmup_steps(args.max_steps)
             args.learning_rate = peak_learning_rate(model.config.d_model, warmup_steps)
+        tokenizer = arguments.get("processing_class")
+        self.target_tokenizer: Any = target_tokenizer or tokenizer
+        self._two_tokenizers: tuple[Any, Any] | None = None
+        if target_tokenizer is not None:
+            # The library would take the ids of the model's targets from the sources' tokenizer.
+            self._two_tokenizers = arguments.pop("processing_class"), target_tokenizer
         super().__init__(**arguments)
         _seed_process(args)
         self.evaluator, self.on_evaluation = evaluator, on_evaluation
@@ -262,6 +273,12 @@ class VaswaniTrainer(Seq2SeqTrainer):
                 best_model_checkpoint=state.best_model_checkpoint,
                 use_mtime=True,
             )
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Write the model and its tokenizers, of which the library knows one."""
+        super()._save(output_dir, state_dict)
+        if self._two_tokenizers is not None:
+            save_tokenizers(Path(output_dir or self.args.output_dir), *self._two_tokenizers)
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Do nothing: `check_push` has made the repository before training."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..data.batching import training_batches
 from ..data.lengths import side_lengths
@@ -205,7 +205,7 @@ def use_temporary_folder(training: VaswaniTrainingArguments) -> None:
 def show_plan(
     arguments: Arguments,
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerBase,
     pairs: Dataset,
 ) -> None:
     """Measure as many updates as `dry_run_updates` says, and write the plan to standard output."""

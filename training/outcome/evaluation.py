@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from transformers import LogitsProcessorList
 
 from vaswani_hf.evaluation import Metric, Score
-from vaswani_hf.evaluation.metrics import NUM_RESAMPLES
+from vaswani_hf.evaluation.resampling import NUM_RESAMPLES
 from vaswani_hf.parsing import TreeConstraint, TreePieces
 
 from ..data.collating import ArrowPairs
@@ -74,7 +74,7 @@ def evaluate(trainer: VaswaniTrainer, loader: DataLoader, split: str, **search: 
     pairs = cast(ArrowPairs, loader.dataset).pairs
     translates = args.predict_with_generate and not args.prediction_loss_only
     parses = args.task == PARSING and translates
-    pieces = TreePieces.of(trainer.processing_class) if parses else None
+    pieces = TreePieces.of(trainer.target_tokenizer) if parses else None
     nats_and_tokens = torch.zeros(2, dtype=torch.float64)
     translated: list[tuple[int, str]] = []
     for inputs in loader:
@@ -175,7 +175,7 @@ def _translate(
         generated = model.generate(
             input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], **options
         )
-    return trainer.processing_class.batch_decode(generated, skip_special_tokens=True)
+    return trainer.target_tokenizer.batch_decode(generated, skip_special_tokens=True)
 
 
 def score(

@@ -25,14 +25,13 @@ from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import PARSING, Arguments
 from .evaluation import Evaluation, Translation
 from .final_model import best_checkpoint
-from .parses import FIGURES
 from .samples import NUM_SAMPLES
+from .scores import SHOWN, scores_of
 
 
 logger = logging.getLogger("training")
 RESULTS = "results.json"
 CONFIG = "config.yaml"
-SHOWN = {"bleu": "BLEU", "chrf++": "chrF++"}  # scores with confidence, and how they are written
 PACKAGES = (
     "torch",
     "transformers",
@@ -118,54 +117,13 @@ class Results:
         """Name the checkpoints that the final model is made of."""
         self.figures["averaged_checkpoints"] = [folder.name for folder in folders]
 
+    def add_before(self, scores: dict[str, Any]) -> None:
+        """Take the scores, by split, of the trained model that this run started from."""
+        self.figures["scores_before"] = scores
+
     def add(self, evaluation: Evaluation) -> None:
         """Take the scores of a split, and log them."""
-        split, figures, signatures = evaluation.split, evaluation.figures, evaluation.signatures
-        scores: dict[str, Any] = {
-            "loss_nats_per_token": figures["loss"],
-            "perplexity_per_token": figures["perplexity_per_token"],
-            "sentences": evaluation.sentences,
-        }
-        if "f1" in figures:
-            scores |= {name: figures[name] for name in (*FIGURES, "well_formed")}
-            scores |= evaluation.details
-            logger.info(
-                "%s: F1 %.2f (EVALB, COLLINS.prm, tags of punctuation given), recall %.2f, "
-                "precision %.2f, tagging accuracy %.2f, well-formed %.1f %%",
-                *(split, figures["f1"], figures["recall"], figures["precision"]),
-                *(figures["tagging_accuracy"], 100 * figures["well_formed"]),
-            )
-        if "bleu" in figures:
-            scores["bleu"] = figures["bleu"]
-            scores["bleu_signature"] = signatures["bleu"]
-            scores["exact_match"] = figures["exact_match"]
-            logger.info(
-                "%s: BLEU %.2f (%s), exact match %.1f %%, perplexity %.3f per token",
-                *(split, figures["bleu"], signatures["bleu"], 100 * figures["exact_match"]),
-                figures["perplexity_per_token"],
-            )
-        if "chrf++" in figures:
-            scores["chrf++"] = figures["chrf++"]
-            scores["chrf++_signature"] = signatures["chrf++"]
-            logger.info("%s: chrF++ %.2f (%s)", split, figures["chrf++"], signatures["chrf++"])
-        for name, found in evaluation.confidence.items():
-            scores[f"{name}_confidence"] = {
-                "mean": found.mean,
-                "ci": found.ci,  # half the width of the interval
-                "signature": found.signature,
-            }
-            logger.info(
-                "%s: 95 %% confidence of %s %.2f ± %.2f (%s)",
-                *(split, SHOWN[name], found.mean, found.ci, found.signature),
-            )
-        if "compound_split_bleu" in figures:
-            scores["compound_split_bleu"] = figures["compound_split_bleu"]
-            scores["compound_split_bleu_signature"] = signatures["compound_split_bleu"]
-            logger.info(
-                "%s: tokenised, compound-split BLEU %.2f (%s)",
-                *(split, figures["compound_split_bleu"], signatures["compound_split_bleu"]),
-            )
-        self.figures["scores"][split] = scores
+        self.figures["scores"][evaluation.split] = scores_of(evaluation, evaluation.split)
         self.translations = evaluation.translations
 
     def write(self, wall_seconds: float) -> None:
@@ -207,6 +165,10 @@ class Results:
                 if found := scores.get(f"{name}_confidence"):
                     interval = f"{found['mean']:.2f} ± {found['ci']:.2f}"
                     print(f"{split}: {shown} {scores[name]:.2f}, 95 % confidence {interval}")
+            earlier = self.figures.get("scores_before", {}).get(split, {})
+            for name, shown in {**SHOWN, "f1": "F1"}.items():
+                if name in earlier and name in scores:
+                    print(f"{split}: {shown} {earlier[name]:.2f} before, {scores[name]:.2f} after")
             if "f1" in scores:
                 print(f"{split}: F1 {scores['f1']:.2f}, {scores['sentences']} sentences")
         folder = self.arguments.training.output_dir

@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 from transformers import (
     PreTrainedModel,
-    PreTrainedTokenizerFast,
+    PreTrainedTokenizerBase,
     PrinterCallback,
     ProgressCallback,
 )
@@ -37,7 +37,7 @@ class Measurement:
 def measure_updates(
     training: VaswaniTrainingArguments,
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerBase,
     pairs: Dataset,
     num_updates: int,
 ) -> Measurement:

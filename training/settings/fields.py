@@ -29,6 +29,7 @@ TRAINING_FILES = tuple(f"train_{kind}" for kind in KINDS_OF_FILES)
 FILES = tuple(
     f"{split}_{kind}" for split in ("train", "validation", "test") for kind in KINDS_OF_FILES
 )
+GENERAL_FILES = ("general_source", "general_target", "general_file")
 
 # Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
 _NOT_CHOSEN = {"is_encoder_decoder", "use_cache", "target_vocab_size"} | {
@@ -122,6 +123,21 @@ class DataArguments:
     test_file: list[str] = field(
         default_factory=list,
         metadata={"help": "files of test pairs, .tsv or .jsonl, plain or .gz"},
+    )
+    general_source: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "files of sources of a general test set, by which a model that is trained "
+            "further shows what it forgets"
+        },
+    )
+    general_target: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of their targets, line by line as in general_source"},
+    )
+    general_file: list[str] = field(
+        default_factory=list,
+        metadata={"help": "files of pairs of a general test set, .tsv or .jsonl, plain or .gz"},
     )
     treebank: str | None = field(
         default=None,

@@ -12,6 +12,7 @@ from .best import SCHEDULES_BY_METRIC, what_compares
 from .budget import TokenBudget
 from .fields import (
     FILES,
+    GENERAL_FILES,
     PARSING,
     TRANSLATION,
     Arguments,
@@ -31,6 +32,7 @@ def check_together(arguments: Arguments) -> None:
         ValueError: naming the setting, and what would do.
     """
     data, training = arguments.data, arguments.training
+    check_start(arguments)
     check_model(arguments)
     if data.streaming and arguments.chosen.get("max_padding") is None:
         training.max_padding = 1.0
@@ -53,7 +55,8 @@ def check_task(arguments: Arguments) -> None:
     data, task = arguments.data, arguments.training.task
     trees = [name for name in FILES if name.endswith("_trees") and getattr(data, name)]
     trees += ["corpora"] if any('"train_trees"' in text for text in data.corpora) else []
-    others = [name for name in ("dataset", *FILES) if name not in trees and getattr(data, name)]
+    files = ("dataset", *FILES, *GENERAL_FILES)
+    others = [name for name in files if name not in trees and getattr(data, name)]
     if task == TRANSLATION and trees:
         raise ValueError(f"{trees[0]} is for task={PARSING}, got task={task}; set task.")
     if task == PARSING and others:
@@ -65,6 +68,19 @@ def check_task(arguments: Arguments) -> None:
         raise ValueError(f"task={PARSING} learns from trees, and none are named; set train_trees.")
     if task == PARSING and data.segmented:
         raise ValueError(f"segmented=True is for translation, got task={task}; leave it out.")
+
+
+def check_start(arguments: Arguments) -> None:
+    """Refuse a recipe for trained models without one.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+    if arguments.training.model_name_or_path == "":
+        raise ValueError(
+            f"The recipe {arguments.recipe} goes on from a trained model: set model_name_or_path, "
+            f"a folder or an id on the Hub."
+        )
 
 
 def check_model(arguments: Arguments) -> None:

@@ -21,6 +21,7 @@ from .push import add_push
 from .score import add_score
 from .serve import add_serve
 from .translate import add_translate
+from .vocabulary import add_vocabulary
 
 
 INTERRUPTED = 130  # exit status: 128 plus the number of SIGINT
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_parse(commands)
     add_evalb(commands)
     add_convert(commands)
+    add_vocabulary(commands)
     add_push(commands)
     add_plot(commands)
     add_draw(commands)

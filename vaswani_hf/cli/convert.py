@@ -33,11 +33,20 @@ def add_convert(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.set_defaults(run=_convert)
 
 
-FROM, TO = ("marian", "fairseq", "torch"), ("marian", "ctranslate2", "onnx")
-FILES = ("fairseq", "torch")  # formats of files; a model of another one may lie on the Hub
+FROM = ("marian", "marian_npz", "fairseq", "torch")
+TO = ("marian", "marian_npz", "ctranslate2", "onnx")
+# Formats that are read from files; a model of another one may lie on the Hub.
+FILES = ("fairseq", "torch", "marian_npz")
+VOCABULARIES = ("source_vocabulary", "target_vocabulary")
+FROM_ONLY = ("sample_source", "sample_target", *VOCABULARIES)  # of formats that go both ways
 # Option: the formats that have it, its type, its help. Names are arguments of the functions.
 CONVERT_OPTIONS: dict[str, tuple[tuple[str, ...], type, str]] = {
+    "sample_source": (("marian",), str, "sources, a sentence a line, to compare tokenizers on"),
+    "sample_target": (("marian",), str, "their translations, line by line"),
     "quantization": (("ctranslate2", "onnx"), str, "such as int8 (default: float32)"),
+    **dict.fromkeys(
+        VOCABULARIES, (("marian_npz",), str, ".spm or .yml (default: that of decoder.yml)")
+    ),
     "source_dictionary": (("fairseq",), str, "dict.SRC.txt (default: beside SOURCE)"),
     "target_dictionary": (("fairseq",), str, "dict.TGT.txt (default: beside SOURCE)"),
     "bpe_codes": (("fairseq",), str, "codes of subword-nmt or fastBPE (default: beside SOURCE)"),
@@ -73,15 +82,16 @@ def _convert(arguments: argparse.Namespace) -> int:
     }
     for option in options:
         formats = CONVERT_OPTIONS[option][0]
-        if name not in formats:
+        is_from_only = option in FROM_ONLY
+        if name not in formats or (direction == "to" and is_from_only):
             raise ValueError(
-                f"--{option} is for {' and '.join(formats)}, not for --{direction} {name}; leave "
-                f"it out."
+                f"--{option} is for {'--from ' * is_from_only}{' and '.join(formats)}, not for "
+                f"--{direction} {name}; leave it out."
             )
     if name == "torch" and "num_heads" not in options:
         raise ValueError("--from torch needs --num_heads, which a state dict does not contain.")
     check_target(arguments.target)
-    if name not in FILES:
+    if direction == "to" or name not in FILES:
         check_name(arguments.source)
 
     logging.basicConfig(level=logging.WARNING, format="vaswani-hf: %(message)s")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..translation import Translator
 
 
-HTML = ".html"
+HTML, SVG = ".html", ".svg"
 
 
 def add_draw(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -28,8 +28,12 @@ def add_draw(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "name.",
     )
     pictures = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
-    for add in (_add_attention, _add_beams, _add_heads, _add_loss, _add_positions, _add_schedule):
-        add(pictures)
+    _add_attention(pictures)
+    _add_beams(pictures)
+    _add_heads(pictures)
+    _add_loss(pictures)
+    _add_positions(pictures)
+    _add_schedule(pictures)
     _add_tree(pictures)
 
 
@@ -37,7 +41,13 @@ def add_draw(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def _add_picture(
-    pictures: Any, what: str, help_text: str, description: str, suffixes: tuple[str, ...] = SUFFIXES
+    pictures: Any,
+    what: str,
+    help_text: str,
+    description: str,
+    *,
+    suffixes: tuple[str, ...] = SUFFIXES,
+    default: str = ".png",
 ) -> argparse.ArgumentParser:
     """The parser of a picture, with the options that all have."""
     parser = pictures.add_parser(what, help=help_text, description=description)
@@ -45,9 +55,9 @@ def _add_picture(
     parser.add_argument(
         "-o",
         "--output",
-        default=f"{what}.png",
+        default=f"{what}{default}",
         metavar="PICTURE",
-        help=f"the picture: {named} (default: {what}.png)",
+        help=f"the picture: {named} (default: {what}{default})",
     )
     parser.add_argument(
         "--theme", choices=tuple(THEMES), default="light", help="the ground (default: light)"
@@ -56,6 +66,7 @@ def _add_picture(
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
+    """The options by which `_load_model` loads one model."""
     parser.add_argument("--model", required=True, metavar="FOLDER", help="a folder or a Hub id")
     parser.add_argument(
         "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id (default: main)"
@@ -83,14 +94,29 @@ def _add_pairs(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )
 
 
-def _load(model: str, arguments: argparse.Namespace, **options: Any) -> "Translator":
+def _add_num_beams(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--num_beams", type=int, metavar="N", help="beam width (default: the model's)"
+    )
+
+
+def _load_model(arguments: argparse.Namespace) -> "Translator":
+    """The model of `_add_model`, which searches with `--num_beams` if the picture has that."""
+    options = {"num_beams": arguments.num_beams} if "num_beams" in arguments else {}
+    return _load(arguments.model, arguments, revision=arguments.revision, **options)
+
+
+def _load(
+    model: str, arguments: argparse.Namespace, *, revision: str | None = None, **options: Any
+) -> "Translator":
+    check_name(model, revision)
     from transformers.utils import logging
 
     from ..translation import Translator
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
-    return Translator.from_pretrained(model, device=arguments.device, **options)
+    return Translator.from_pretrained(model, revision=revision, device=arguments.device, **options)
 
 
 def _read_pairs(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -102,6 +128,12 @@ def _read_pairs(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 def _save(figure: Any, arguments: argparse.Namespace) -> int:
     save_picture(figure, arguments.output)
+    print(arguments.output)
+    return 0
+
+
+def _write(text: str, arguments: argparse.Namespace) -> int:
+    Path(arguments.output).write_text(text, encoding="utf-8")
     print(arguments.output)
     return 0
 
@@ -118,7 +150,7 @@ def _add_attention(pictures: Any) -> None:
         "heads by layers, or with --layer, --head or --word lines between words, as figures 3 to 5 "
         "of the paper. A name that ends in .html is a page on which kind, layer, heads and words "
         "are chosen; it needs no network.",
-        (*SUFFIXES, HTML),
+        suffixes=(*SUFFIXES, HTML),
     )
     parser.add_argument("sentence", metavar="SENTENCE", help="what the model reads")
     _add_model(parser)
@@ -163,8 +195,7 @@ def _draw_attention(arguments: argparse.Namespace) -> int:
     is_page = Path(arguments.output).suffix.lower() == HTML
     if not is_page:
         check_suffix(arguments.output)
-    check_name(arguments.model, arguments.revision)
-    translator = _load(arguments.model, arguments, revision=arguments.revision)
+    translator = _load_model(arguments)
     attention = attention_of(
         translator,
         arguments.sentence,
@@ -173,9 +204,7 @@ def _draw_attention(arguments: argparse.Namespace) -> int:
         step=arguments.step,
     )
     if is_page:
-        Path(arguments.output).write_text(attention_page(attention), encoding="utf-8")
-        print(arguments.output)
-        return 0
+        return _write(attention_page(attention), arguments)
     figure = plot_attention(
         attention,
         arguments.kind,
@@ -202,27 +231,18 @@ def _add_beams(pictures: Any) -> None:
     )
     parser.add_argument("sentence", metavar="SENTENCE", help="what the model translates")
     _add_model(parser)
-    _add_search(parser)
+    _add_num_beams(parser)
     parser.add_argument(
         "--num_steps", type=int, metavar="N", help="draw the first N steps (default: all)"
     )
     parser.set_defaults(run=_draw_beams)
 
 
-def _add_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--num_beams", type=int, metavar="N", help="beam width (default: the model's)"
-    )
-
-
 def _draw_beams(arguments: argparse.Namespace) -> int:
     from ..pictures import beams_of, plot_beams
 
     check_suffix(arguments.output)
-    check_name(arguments.model, arguments.revision)
-    translator = _load(
-        arguments.model, arguments, revision=arguments.revision, num_beams=arguments.num_beams
-    )
+    translator = _load_model(arguments)
     tree = beams_of(translator, arguments.sentence)
     figure = plot_beams(tree, num_steps=arguments.num_steps, theme=arguments.theme)
     return _save(figure, arguments)
@@ -242,7 +262,7 @@ def _add_heads(pictures: Any) -> None:
     )
     _add_model(parser)
     _add_pairs(parser, required=True)
-    _add_search(parser)
+    _add_num_beams(parser)
     parser.add_argument(
         "--no_pruning", action="store_true", help="leave out BLEU, which takes most of the time"
     )
@@ -253,11 +273,8 @@ def _draw_heads(arguments: argparse.Namespace) -> int:
     from ..pictures import measure_heads, plot_heads
 
     check_suffix(arguments.output)
-    check_name(arguments.model, arguments.revision)
     sources, targets = _read_pairs(arguments)
-    translator = _load(
-        arguments.model, arguments, revision=arguments.revision, num_beams=arguments.num_beams
-    )
+    translator = _load_model(arguments)
     report = measure_heads(
         translator,
         sources,
@@ -318,11 +335,10 @@ def _draw_loss(arguments: argparse.Namespace) -> int:
     given = [bool(arguments.model), arguments.source is not None, arguments.target is not None]
     if any(given) and not all(given):
         raise ValueError("--model, --source and --target are needed together, or none of them.")
+    sources, targets = _read_pairs(arguments) if arguments.model else ([], [])
     calibrations = []
     for name in arguments.model:
-        check_name(name, None)
         translator = _load(name, arguments)
-        sources, targets = _read_pairs(arguments)
         smoothing = getattr(translator.model.config, "label_smoothing", None)
         label = Path(name).name if smoothing is None else f"{Path(name).name} (ε = {smoothing:g})"
         found = measure_calibration(
@@ -423,10 +439,8 @@ def _draw_schedule(arguments: argparse.Namespace) -> int:
 
 
 def _add_tree(pictures: Any) -> None:
-    parser = pictures.add_parser(
-        "tree",
-        help="a parse tree",
-        description="Draw a constituency tree (section 6.3). Prints the picture's name.",
+    parser = _add_picture(
+        pictures, "tree", "a parse tree", "Draw a constituency tree (section 6.3).", default=SVG
     )
     parser.add_argument(
         "tree", metavar="TREE", help="brackets, or a file of trees: .mrg or a tree a line"
@@ -434,22 +448,14 @@ def _add_tree(pictures: Any) -> None:
     parser.add_argument(
         "--number", type=int, default=1, metavar="N", help="which tree of the file (default: 1)"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default="tree.svg",
-        metavar="PICTURE",
-        help="the picture: .svg (default: tree.svg)",
-    )
     parser.set_defaults(run=_draw_tree)
 
 
 def _draw_tree(arguments: argparse.Namespace) -> int:
     from ..parsing import read_trees, tree_of_text
-    from ..pictures.trees import tree_svg
+    from ..pictures.trees import plot_tree, tree_svg
 
-    if Path(arguments.output).suffix.lower() != ".svg":
-        raise ValueError(f"{arguments.output}: the name of a drawn tree must end in .svg.")
+    check_suffix(arguments.output)
     if arguments.number < 1:
         raise ValueError(f"--number must be at least 1, got {arguments.number}.")
     if arguments.tree.lstrip().startswith("("):
@@ -460,6 +466,7 @@ def _draw_tree(arguments: argparse.Namespace) -> int:
         if found is None:
             raise ValueError(f"{arguments.tree} has fewer trees than --number {arguments.number}.")
         tree = found
-    Path(arguments.output).write_text(tree_svg(tree), encoding="utf-8")
-    print(arguments.output)
-    return 0
+    if Path(arguments.output).suffix.lower() != SVG:
+        return _save(plot_tree(tree, theme=arguments.theme), arguments)
+    # Smaller than matplotlib's, and its words can be selected.
+    return _write(tree_svg(tree, theme=arguments.theme), arguments)

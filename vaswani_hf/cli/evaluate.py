@@ -18,7 +18,8 @@ from ..evaluation import (
     count_tokens,
     scores_by_length,
 )
-from ..evaluation.metrics import METRICS, NUM_RESAMPLES
+from ..evaluation.metrics import METRICS
+from ..evaluation.resampling import NUM_RESAMPLES
 from ..text.lines import decode_lines, read_lines
 from ..text.tables import align
 
@@ -99,7 +100,9 @@ def read_parallel(names: Sequence[str]) -> list[list[str]]:
         ValueError: if a file is empty, or has not as many lines as the others.
     """
     texts = [list(_lines(name)) for name in names]
-    if not all(texts) or len(set(map(len, texts))) > 1:
+    if not any(texts):
+        raise ValueError(f"There is nothing to judge: {names[0]} has no lines.")
+    if len(set(map(len, texts))) > 1:
         counts = (f"{name} has {len(text)}" for name, text in zip(names, texts, strict=True))
         raise ValueError(
             f"Files must have equally many lines, one for each sentence: {', '.join(counts)}."

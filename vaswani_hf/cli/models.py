@@ -57,7 +57,3 @@ def check_models(arguments: argparse.Namespace) -> None:
             f"--engine ctranslate2 translates by one model, got {len(models)}; an ensemble needs "
             f"--engine transformers and the folders that were converted."
         )
-    else:
-        for name in ("revision", "weights"):
-            if getattr(arguments, name, None) is not None:
-                raise ValueError(f"--{name} is for --engine transformers only.")

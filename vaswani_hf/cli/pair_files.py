@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from ..text.lines import decode_lines, read_lines
 from ..text.output import Output
-from ..translation.options import check_at_least
+from .engines import (
+    REFUSED,
+    add_chunks,
+    add_engine,
+    add_length_limit,
+    add_machine,
+    check_engine,
+    load_translators,
+)
 from .models import add_model_options, check_models
 
 
@@ -45,70 +53,24 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
         default=text_format,
         help=f"{text_format} (the default), or a JSON object a line, which says more",
     )
-    parser.add_argument(
-        "--engine",
-        choices=("transformers", "ctranslate2"),
-        default="transformers",
-        help="transformers (the default) or CTranslate2",
-    )
-    parser.add_argument(
-        "--batch_tokens",
-        type=int,
-        default=4096,
-        metavar="N",
-        help="most padded tokens of a batch on each side (default: 4096)",
-    )
-    parser.add_argument(
-        "--chunk_sentences",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="pairs that are read, sorted by length and answered together (default: 10000)",
-    )
-    parser.add_argument("--device", help="such as cpu or cuda (default: a GPU if there is one)")
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="number of CPU threads (default: OMP_NUM_THREADS, or as many as there are cores)",
-    )
+    add_engine(parser)
+    add_machine(parser, tokens="tokens of a batch on each side", is_one_device=True)
+    add_length_limit(parser, f"{REFUSED}; a target may have max_extra_tokens more")
+    add_chunks(parser, "pairs that are read, sorted by length and answered")
 
 
 def check_pair_options(arguments: argparse.Namespace) -> None:
     """Raise a `ValueError` for what needs no model to be refused."""
-    check_at_least(
-        1,
-        batch_tokens=arguments.batch_tokens,
-        chunk_sentences=arguments.chunk_sentences,
-        threads=arguments.threads,
-    )
-    if "," in (arguments.device or ""):
-        raise ValueError(f"--device must be one device here, got {arguments.device}.")
     check_models(arguments)
+    check_engine(arguments)
 
 
 def load_engine(arguments: argparse.Namespace) -> "TextTranslator":
     """The translator that the options name."""
-    options = {"device": arguments.device, "batch_tokens": arguments.batch_tokens}
-    if arguments.engine == "ctranslate2":
-        from ..translation import CTranslate2Translator
-
-        # Nothing is searched: with more beams it would warn of how it ranks.
-        return CTranslate2Translator(
-            arguments.model[0], num_beams=1, threads=arguments.threads, **options
-        )
-    if arguments.threads is not None:
-        import torch
-
-        torch.set_num_threads(arguments.threads)
-    from transformers.utils import logging
-
-    from ..translation import Translator
-
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    options |= {name: getattr(arguments, name, None) for name in ("revision", "weights")}
-    return Translator.from_pretrained(arguments.model, **options)
+    # Nothing is searched: with more beams CTranslate2 would warn of how it ranks.
+    options = {"num_beams": 1, "rows": arguments.batch_tokens}
+    (translator,) = load_translators(arguments, arguments.model, **options)
+    return translator
 
 
 def check_files(*files: str, output: str | None) -> None:
@@ -119,7 +81,7 @@ def check_files(*files: str, output: str | None) -> None:
         if file == STANDARD_INPUT:
             if sys.stdin is None:
                 raise ValueError("Standard input is closed; name a file, or pipe the text in.")
-        elif not Path(file).is_file():
+        elif not Path(file).exists() or Path(file).is_dir():  # it may be a pipe
             raise FileNotFoundError(f"There is no file {file}.")
         elif output is not None and Path(output).exists() and Path(output).samefile(file):
             raise ValueError(f"--output {output} would overwrite what is read; name another file.")

@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..hub.names import check_name
-from ..text.lines import decode_lines, read_lines
-from ..translation.options import check_at_least, check_search_options
+from .engines import (
+    TRANSFORMERS,
+    add_chunks,
+    add_length_limit,
+    add_length_penalty,
+    add_machine,
+    add_num_beams,
+    check_engine,
+    load_translators,
+    search_options,
+)
+from .pair_files import STANDARD_INPUT, check_files, lines_of, name_of
 
 
 if TYPE_CHECKING:
@@ -56,75 +66,50 @@ def add_parse(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         help="search among trees alone; else what is found is mended where it is none "
         "(default: on)",
     )
-    parser.add_argument(
-        "--num_beams", type=int, metavar="N", help="beam width (default: the model's)"
-    )
-    parser.add_argument(
-        "--length_penalty",
-        type=float,
-        metavar="ALPHA",
-        help="exponent of the length penalty (default: the model's)",
-    )
-    parser.add_argument(
-        "--batch_tokens",
-        type=int,
-        default=4096,
-        metavar="N",
-        help="most padded source tokens of a batch (default: 4096)",
-    )
-    parser.add_argument(
-        "--chunk_sentences",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="sentences that are read, sorted by length and parsed together (default: 10000)",
-    )
-    parser.add_argument("--device", help="such as cpu or cuda (default: a GPU if there is one)")
-    parser.set_defaults(run=_parse)
+    add_num_beams(parser)
+    add_length_penalty(parser)
+    add_machine(parser, is_one_device=True)
+    add_length_limit(parser)
+    add_chunks(parser, "sentences that are read, sorted by length and parsed")
+    parser.set_defaults(run=_parse, engine=TRANSFORMERS)
 
 
 def _parse(arguments: argparse.Namespace) -> int:
+    file = arguments.file or STANDARD_INPUT
     _check_options(arguments)
-    from transformers.utils import logging
-
+    check_files(file, output=None)
     from ..parsing import TreeParser
+    from ..translation import LongSourceError
 
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    names = ("revision", "device", "num_beams", "length_penalty", "batch_tokens", "constrained")
-    options = {name: getattr(arguments, name) for name in names}
-    parser = TreeParser.from_pretrained(arguments.model, **options)
+    (translator,) = load_translators(arguments, [arguments.model], **search_options(arguments))
+    parser = TreeParser(translator, constrained=arguments.constrained)
     trees = parser.stream(
-        _lines(arguments.file),
+        lines_of(file),
         tokenized=arguments.tokenized,
         chunk_sentences=arguments.chunk_sentences,
-        progress=sys.stderr.isatty() and not (arguments.file is None and sys.stdin.isatty()),
+        progress=sys.stderr.isatty() and not (file == STANDARD_INPUT and sys.stdin.isatty()),
     )
-    if arguments.format == "svg":
-        _write_pictures(trees, Path(arguments.output))
-        return 0
-    for tree in trees:
-        indented = arguments.format == "indented"
-        print("" if tree is None else tree.indented() if indented else tree, flush=True)
+    try:
+        _write(trees, arguments)
+    except LongSourceError as error:
+        raise ValueError(f"{name_of(file)}, line {error.place + 1}: {error}") from None
     return 0
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    check_at_least(
-        1, batch_tokens=arguments.batch_tokens, chunk_sentences=arguments.chunk_sentences
-    )
-    check_search_options(arguments.num_beams, arguments.length_penalty, None)
+    check_engine(arguments)
     if (arguments.format == "svg") != (arguments.output is not None):
         raise ValueError("--format svg and --output FOLDER belong together; give both or neither.")
     check_name(arguments.model, arguments.revision)
 
 
-def _lines(file: str | None) -> Iterator[str]:
-    if file not in (None, "-"):
-        return read_lines(Path(str(file)))
-    if sys.stdin is None:
-        raise ValueError("Standard input is closed; name a FILE, or pipe the sentences in.")
-    return decode_lines(sys.stdin.buffer, "standard input")
+def _write(trees: "Iterator[Tree | None]", arguments: argparse.Namespace) -> None:
+    if arguments.format == "svg":
+        _write_pictures(trees, Path(arguments.output))
+        return
+    for tree in trees:
+        indented = arguments.format == "indented"
+        print("" if tree is None else tree.indented() if indented else tree, flush=True)
 
 
 def _write_pictures(trees: "Iterator[Tree | None]", folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..translation.options import check_search_options
+from .engines import add_length_penalty
 from .models import add_weights
 from .pair_files import (
     add_pair_options,
@@ -38,17 +38,7 @@ def add_score(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     add_pair_options(parser, "tsv")
     add_weights(parser)
-    parser.add_argument(
-        "--length_penalty",
-        type=float,
-        metavar="ALPHA",
-        help="exponent of the length penalty; 0 for none (default: the model's)",
-    )
-    parser.add_argument(
-        "--length_penalty_type",
-        choices=("wu", "power"),
-        help="for n tokens: wu is ((5 + n) / 6)^ALPHA, power is n^ALPHA (default: the model's)",
-    )
+    add_length_penalty(parser)
     parser.add_argument(
         "--contrastive",
         metavar="FILE",
@@ -63,7 +53,6 @@ def _score(arguments: argparse.Namespace) -> int:
     if arguments.contrastive is not None:
         targets.append(arguments.contrastive)
     check_pair_options(arguments)
-    check_search_options(None, arguments.length_penalty, arguments.length_penalty_type)
     check_files(arguments.source, *targets, output=arguments.output)
     translator = load_engine(arguments)
     summary = Summary()

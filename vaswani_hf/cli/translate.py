@@ -8,16 +8,25 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..processor import available_cores, paying_threads, threads_of_environment
 from ..text.lines import decode_lines, read_lines
 from ..text.output import PROGRESS, Output, OutputFile
 from ..text.shards import Shard
-from ..translation.options import (
-    DTYPES,
-    Sampling,
-    check_at_least,
-    check_num_returned,
-    check_search_options,
+from ..translation.options import Sampling, check_num_returned
+from .engines import (
+    CTRANSLATE2,
+    CUT,
+    REFUSED,
+    TRANSFORMERS,
+    add_chunks,
+    add_engine,
+    add_length_limit,
+    add_length_penalty,
+    add_machine,
+    add_num_beams,
+    check_counts,
+    check_engine,
+    load_translators,
+    search_options,
 )
 from .formats import FORMATS, line_of, n_best_of
 from .models import add_model_options, add_weights, check_models
@@ -26,14 +35,7 @@ from .runs import describe_run
 
 
 if TYPE_CHECKING:
-    from ..translation import TextTranslator, Translator
-
-
-ENGINE_OPTIONS = {
-    "transformers": ("revision", "weights", "dtype"),
-    "ctranslate2": ("compute_type",),
-}
-SPLIT_OPTIONS = ("language", "max_source_tokens")
+    from ..translation import TextTranslator
 
 
 def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,28 +51,12 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_model_options(parser)
     add_weights(parser)
-    parser.add_argument(
-        "--engine",
-        choices=("transformers", "ctranslate2"),
-        default="transformers",
-        help="transformers (the default), or CTranslate2, which is faster and reads folders of "
-        "`vaswani-hf convert --to ctranslate2`",
-    )
-    parser.add_argument(
-        "--num_beams", type=int, metavar="N", help="beam width (default: the model's)"
-    )
-    parser.add_argument(
-        "--length_penalty",
-        type=float,
-        metavar="ALPHA",
-        help="exponent of the length penalty (default: the model's)",
-    )
-    parser.add_argument(
-        "--length_penalty_type",
-        choices=("wu", "power"),
-        help="for n tokens: wu is ((5 + n) / 6)^ALPHA, power is n^ALPHA (default: the model's). "
-        "CTranslate2 always searches by power; with wu its hypotheses are ranked again, and a few "
-        "translations in a hundred differ from those of transformers",
+    add_engine(parser)
+    add_num_beams(parser)
+    add_length_penalty(
+        parser,
+        ". CTranslate2 always searches by power; with wu its hypotheses are ranked again, and a "
+        "few translations in a hundred differ from those of transformers",
     )
     parser.add_argument(
         "--n_best",
@@ -131,43 +117,11 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="--sampling_topk: the same seed draws the same translations of a sentence, in any "
         "batch (default: another one each time)",
     )
-    parser.add_argument(
-        "--batch_tokens",
-        type=int,
-        default=4096,
-        metavar="N",
-        help="most padded source tokens of a batch (default: 4096)",
-    )
-    parser.add_argument(
-        "--chunk_sentences",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="sentences that are read, sorted by length and translated together (default: 10000); "
-        "input typed in a terminal is translated line by line",
-    )
-    parser.add_argument(
-        "--device",
-        help="such as cpu or cuda, or several such as cuda:0,cuda:1, which share the batches "
-        "(default: a GPU if there is one)",
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=DTYPES,
-        help="transformers: type of the computation (default: that of the saved weights)",
-    )
-    parser.add_argument(
-        "--compute_type",
-        metavar="TYPE",
-        help="ctranslate2: type of the computation, such as int8 or float32 (default: the folder's "
-        "quantization)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="number of CPU threads; with ctranslate2, each translates batches of its own "
-        "(default: OMP_NUM_THREADS, or as many as there are cores and as pay for the model's size)",
+    add_machine(parser, threads="; with ctranslate2, each translates batches of its own")
+    add_chunks(
+        parser,
+        "sentences that are read, sorted by length and translated",
+        "; input typed in a terminal is translated line by line",
     )
     parser.add_argument(
         "--split",
@@ -181,13 +135,7 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="--split: language of the text, such as en (default: the one that the model's card "
         "translates from)",
     )
-    parser.add_argument(
-        "--max_source_tokens",
-        type=int,
-        metavar="N",
-        help="--split: longer sentences are cut at clauses, </s> included (default: the longest "
-        "that the model was trained with, or 256 if its tokenizer does not say)",
-    )
+    add_length_limit(parser, f"{REFUSED}; --split: {CUT}")
     parser.add_argument(
         "--shard",
         metavar="I/N",
@@ -220,7 +168,9 @@ def _translate(arguments: argparse.Namespace) -> int:
             if shard is not None and (arguments.prefix is not None or arguments.format == "tsv"):
                 before = shard.num_lines_before(source)
                 first, end = first + before, before + sum(1 for _ in shard.lines(source))
-            translator = _load_translator(arguments, is_typed=source.isatty())
+            (translator,) = load_translators(
+                arguments, arguments.model, is_typed=source.isatty(), **search_options(arguments)
+            )
             texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
             texts = islice(texts, output.num_lines, None)
             options = {
@@ -250,8 +200,9 @@ def _write_translations(
     from ..translation import LongTextError
 
     if arguments.split is not None:
-        split = {option: getattr(arguments, option) for option in SPLIT_OPTIONS}
-        for translation in translator.translate_texts(texts, **split, **options):
+        for translation in translator.translate_texts(
+            texts, language=arguments.language, **options
+        ):
             output.write(translation)
         return
     try:
@@ -288,26 +239,12 @@ def _check_prefixes(arguments: argparse.Namespace, source: BinaryIO) -> None:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    if arguments.chunk_sentences < 1:
-        raise ValueError(f"--chunk_sentences must be at least 1, got {arguments.chunk_sentences}.")
-    if arguments.threads is not None and arguments.threads < 1:
-        raise ValueError(f"--threads must be at least 1, got {arguments.threads}.")
     check_models(arguments)
-    for engine, names in ENGINE_OPTIONS.items():
-        for name in names:
-            if getattr(arguments, name) is not None and arguments.engine != engine:
-                other = "; ctranslate2 has --compute_type" if name == "dtype" else ""
-                raise ValueError(f"--{name} is for --engine {engine} only{other}.")
-    names = ("batch_tokens", "n_best", "num_candidates")
-    check_at_least(1, **{name: getattr(arguments, name) for name in names})
-    check_search_options(
-        arguments.num_beams, arguments.length_penalty, arguments.length_penalty_type
-    )
+    check_engine(arguments)
+    check_counts(arguments, "n_best", "num_candidates")
     _check_search(arguments)
-    if arguments.split is None:
-        for name in SPLIT_OPTIONS:
-            if getattr(arguments, name) is not None:
-                raise ValueError(f"--{name} is for --split sentences only.")
+    if arguments.split is None and arguments.language is not None:
+        raise ValueError("--language is for --split sentences only.")
     if arguments.resume and (arguments.output is None or arguments.file in (None, "-")):
         raise ValueError("--resume needs --output OUTPUT and a FILE to translate.")
     if arguments.shard is not None and arguments.file in (None, "-"):
@@ -322,7 +259,7 @@ def _check_search(arguments: argparse.Namespace) -> None:
     if sampling is not None:
         if arguments.num_beams is not None:
             raise ValueError("--sampling_topk has no beams; leave out --num_beams or it.")
-        if arguments.seed is not None and arguments.engine == "ctranslate2":
+        if arguments.seed is not None and arguments.engine == CTRANSLATE2:
             raise ValueError(
                 "--seed is for --engine transformers only: samples of CTranslate2 depend on its "
                 "threads and batches."
@@ -344,7 +281,7 @@ def _check_search(arguments: argparse.Namespace) -> None:
     if arguments.alignments:
         if arguments.format != "jsonl":
             raise ValueError("--alignments is for --format jsonl only.")
-        if arguments.engine == "ctranslate2":
+        if arguments.engine == CTRANSLATE2:
             raise ValueError(
                 "--alignments is for --engine transformers only: CTranslate2 does not tell where "
                 "the heads of a model look."
@@ -366,35 +303,12 @@ def _check_mbr(arguments: argparse.Namespace) -> None:
         raise ValueError("--mbr needs --num_candidates, how many samples to draw of a sentence.")
 
 
-def _load_translator(arguments: argparse.Namespace, *, is_typed: bool) -> "TextTranslator":
-    names = ("device", "num_beams", "length_penalty", "length_penalty_type", "batch_tokens")
-    options = {name: getattr(arguments, name) for name in names}
-    is_fast = arguments.engine == "ctranslate2"
-    for name in (*ENGINE_OPTIONS[arguments.engine], *(("threads",) if is_fast else ())):
-        if getattr(arguments, name) is not None:
-            options[name] = getattr(arguments, name)
-    # Each engine loads what it needs, and CTranslate2 neither torch nor transformers.
-    if is_fast:
-        from ..translation import CTranslate2Translator
-
-        return CTranslate2Translator(arguments.model[0], **options)
-    from transformers.utils import logging
-
-    from ..translation import Translator
-
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-    translator = Translator.from_pretrained(arguments.model, **options)
-    take_threads(translator, arguments.threads, is_typed=is_typed)
-    return translator
-
-
 def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
     """Standard output, or a file that says which run has written it."""
     if arguments.output is None:
         return Output(sys.stdout)
     folders = list(map(Path, arguments.model))
-    if arguments.engine == "transformers":
+    if arguments.engine == TRANSFORMERS:
         from ..hub.download import find
 
         folders = [find(model, revision=arguments.revision) for model in arguments.model]
@@ -414,25 +328,6 @@ def _check_finished(arguments: argparse.Namespace, output: Output, lines: Iterab
             f"another file."
         )
     print(f"vaswani-hf: {arguments.output} is finished; nothing is left to do.", file=sys.stderr)
-
-
-def take_threads(translator: "Translator", threads: int | None, *, is_typed: bool) -> None:
-    """Let torch compute by as many threads as pay for the model, and say so."""
-    import torch
-
-    model = translator.model
-    if threads is None and model.device.type != "cpu":
-        return
-    cores = available_cores()
-    threads = threads or threads_of_environment()
-    if threads is None:
-        sentences = 1 if is_typed else translator.max_batch_sentences
-        rows = sentences * translator.num_beams
-        width = getattr(model.config, "hidden_size", None)  # which the library lets a model lack
-        threads = paying_threads(rows, width, cores) if width else cores
-    torch.set_num_threads(threads)
-    if sys.stderr.isatty():  # as the progress bar; what is kept in a file is for errors
-        print(f"vaswani-hf: CPU threads: {threads}; cores: {cores}.", file=sys.stderr)
 
 
 def _source(file: str | None) -> BinaryIO:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .ctranslate2 import to_ctranslate2
     from .fairseq import from_fairseq
     from .marian import from_marian, to_marian
+    from .marian_npz import from_marian_npz, to_marian_npz
     from .onnx import OnnxModel, to_onnx
     from .pytorch import from_torch
 
@@ -22,9 +23,11 @@ __all__ = [
     "OnnxModel",
     "from_fairseq",
     "from_marian",
+    "from_marian_npz",
     "from_torch",
     "to_ctranslate2",
     "to_marian",
+    "to_marian_npz",
     "to_onnx",
 ]
 
@@ -34,9 +37,11 @@ __getattr__, __dir__ = imported_at_use(
         "OnnxModel": "onnx",
         "from_fairseq": "fairseq",
         "from_marian": "marian",
+        "from_marian_npz": "marian_npz",
         "from_torch": "pytorch",
         "to_ctranslate2": "ctranslate2",
         "to_marian": "marian",
+        "to_marian_npz": "marian_npz",
         "to_onnx": "onnx",
     },
 )

@@ -35,6 +35,7 @@ from ..hub.folder import export
 from ..hub.names import TARGET_TOKENIZER
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..search_settings_vaswani import POWER
+from ..text.lines import read_lines
 from ..translation.loading import check_finite, load_tokenizers
 from .differences import Differences, listed
 from .folders import load_config, load_vaswani
@@ -44,6 +45,7 @@ from .positions import (
     pairs_to_halves,
     permute_model_dimension,
 )
+from .sentencepieces import NotTheSameError, are_marians, fast_tokenizers, marian_tokenizer
 from .targets import AnyPath, check_target, new_folder
 from .tensors import TensorReader, build_model
 
@@ -72,34 +74,50 @@ OUR_ENTRIES = ("length_penalty_type", "max_extra_tokens")  # of a generation con
 TOLERANCE = 1e-4
 
 
-def from_marian(source: AnyPath, target: AnyPath) -> None:
+def from_marian(
+    source: AnyPath,
+    target: AnyPath,
+    *,
+    sample_source: AnyPath | None = None,
+    sample_target: AnyPath | None = None,
+) -> None:
     """Write a Vaswani folder that translates as a Marian folder does, such as one of OPUS-MT.
 
     Weights, dtype, settings, generation config and tokenizer are carried over, and greedy and beam
     search give the same ids: the generation config has `length_penalty_type="power"`, which is
     Marian's. `label_smoothing` is 0, since Marian's loss has none.
 
+    A `MarianTokenizer`, which is slow, becomes one or two tokenizers of the `tokenizers` library if
+    these cut a sample of text into the same pieces. If they do not, it is kept, and a warning says
+    why.
+
     Args:
         source: folder or Hub id of a `MarianMTModel` and its tokenizer, of any kind.
         target: a new folder; it loads as those of `hub.export` do.
+        sample_source: a file of sources for that sample, a sentence a line, plain or .gz; unless
+            given, the sample is made up of the pieces.
+        sample_target: a file of as many targets.
 
     Raises:
         ValueError: if the source is not a Marian model, has no tokenizer, lacks weights, or has
-            settings that `VaswaniConfig` lacks, all listed; nothing is written then.
+            settings that `VaswaniConfig` lacks, all listed, or if one of the files of a sample is
+            named without the other, or they differ in length; nothing is written then.
         FileExistsError: if the target exists and is not an empty folder.
         ImportError: if its tokenizer needs sentencepiece, which is not installed.
     """
     check_target(target)
+    sample = _read_sample(sample_source, sample_target)
     folder = find(source, allow_pickles=True)
     config = load_config(folder, source, MarianConfig)
     differences = _differences_to_vaswani(source)
     _refuse_settings(config, differences)
     differences.check()
     tokenizer, _ = _load_tokenizers(folder)
+    tokenizer, target_tokenizer = _as_fast(tokenizer, sample)
     marian = _load_marian(folder, source, differences)
     model = vaswani_from_marian(marian).to(_dtype(config))
     with new_folder(target) as folder:
-        export(model, tokenizer, folder)
+        export(model, tokenizer, folder, target_tokenizer=target_tokenizer)
 
 
 def to_marian(source: AnyPath, target: AnyPath) -> None:
@@ -107,7 +125,8 @@ def to_marian(source: AnyPath, target: AnyPath) -> None:
 
     Three things are lost: positions beyond `max_position_embeddings`, where Marian raises an error;
     the beam search of Wu et al. with its limit for each sentence, whose replacement is logged; and
-    `label_smoothing`, which Marian leaves to the library's trainer.
+    `label_smoothing`, which Marian leaves to the library's trainer. Tokenizers that `from_marian`
+    made of a `MarianTokenizer` become one again.
 
     Args:
         source: folder or Hub id of a `VaswaniForConditionalGeneration` and its tokenizer.
@@ -126,12 +145,13 @@ def to_marian(source: AnyPath, target: AnyPath) -> None:
     differences = _differences_to_marian(source)
     _refuse_what_marian_lacks(config, differences)
     differences.refuse_if(
-        target_tokenizer is not None,
+        target_tokenizer is not None and not are_marians(tokenizer, target_tokenizer),
         f"{TARGET_TOKENIZER}/ holds a tokenizer of the target alone; a Marian folder has one for "
         f"both sides",
     )
     differences.check()
     model = load_vaswani(folder, source)
+    tokenizer = marian_tokenizer(tokenizer, target_tokenizer) or tokenizer
     marian = marian_from_vaswani(model).to(_dtype(config))
     # Truncation then ends where Marian's table does.
     limit = config.max_position_embeddings
@@ -264,6 +284,35 @@ def _load_tokenizers(folder: Path) -> tuple[Any, Any]:
             f"{error} A MarianTokenizer is source.spm, target.spm and vocab.json, and needs "
             f'pip install "vaswani-hf[export]".'
         ) from error
+
+
+def _read_sample(sources: AnyPath | None, targets: AnyPath | None) -> list[tuple[str, str]] | None:
+    """Pairs of two files, line by line; `None` if none are named."""
+    if sources is None and targets is None:
+        return None
+    if sources is None or targets is None:
+        raise ValueError("sample_source and sample_target go together; give both or none.")
+    sides = [list(read_lines(Path(side))) for side in (sources, targets)]
+    if len(sides[0]) != len(sides[1]) or not sides[0]:
+        raise ValueError(
+            f"sample_source={sources} has {len(sides[0])} lines and sample_target={targets} "
+            f"{len(sides[1])}; give files with a line for each line of the other."
+        )
+    return list(zip(*sides, strict=True))
+
+
+def _as_fast(tokenizer: Any, sample: list[tuple[str, str]] | None) -> tuple[Any, Any]:
+    """A `MarianTokenizer` as fast ones where they make the same, and any other as it is."""
+    if type(tokenizer).__name__ != "MarianTokenizer":
+        return tokenizer, None
+    try:
+        return fast_tokenizers(tokenizer, sample)
+    except NotTheSameError as difference:
+        logger.warning(
+            f"The MarianTokenizer is kept, which is slow and needs sentencepiece: of a fast "
+            f"tokenizer, {difference}."
+        )
+        return tokenizer, None
 
 
 def _dtype(config: PreTrainedConfig) -> torch.dtype:

@@ -2,17 +2,19 @@
 """BLEU, chrF++ and TER by sacrebleu, with their signatures and their confidence."""
 
 import functools
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..extras import require
+from .resampling import bootstrap_seed, resamples
 from .tokenizers import preparation
 
 
+if TYPE_CHECKING:
+    import numpy as np
+
 METRICS = ("bleu", "chrf++", "ter")
-NUM_RESAMPLES = 1000  # sacrebleu's own number
 _CHUNK_SENTENCES = 1000  # whose n-grams are held at a time
 _BLEU_DETAILS = ("precisions", "bp", "sys_len", "ref_len", "counts", "totals")
 
@@ -138,10 +140,10 @@ class Metric:
         found = self._metric._aggregate_and_compute(statistics)
         signature, mean, ci = self._metric.get_signature(), None, None
         if num_resamples:
-            seed, resampled = self._resample(statistics, num_resamples)
             signature.update("bs", num_resamples)
-            signature.update("seed", seed)
-            found.estimate_ci(resampled)
+            signature.update("seed", bootstrap_seed())
+            samples = resamples(len(statistics), num_resamples)
+            found.estimate_ci(self._rescore(statistics, samples))
             mean, ci = float(found._mean), float(found._ci)
         return Score(
             found.name,
@@ -162,24 +164,32 @@ class Metric:
             text = text.replace(f"|tok:{self._used}|", named)
         return f"{text}|compounds:split" if self._split_compounds else text
 
-    def _resample(
-        self, statistics: Sequence[Sequence[float]], num_resamples: int
-    ) -> tuple[str, list[Any]]:
-        """The seed, and scores of resamples (Koehn 2004) that are drawn as sacrebleu draws them.
+    def rescore(
+        self, statistics: Sequence[Sequence[float]], samples: "Iterable[np.ndarray]"
+    ) -> list[float]:
+        """The score of each sample of the sentences.
+
+        Args:
+            statistics: rows that `statistics` of this object has returned.
+            samples: the places of the sentences of each, such as `resamples` draws.
+        """
+        return [float(one.score) for one in self._rescore(statistics, samples)]
+
+    def _rescore(
+        self, statistics: Sequence[Sequence[float]], samples: "Iterable[np.ndarray]"
+    ) -> list[Any]:
+        """Scores as objects of sacrebleu's.
 
         sacrebleu holds the rows of all resamples at once, which for chrF++ are 96 kB a sentence;
         here it is one resample.
         """
         import numpy as np
 
-        seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
-        generator = np.random.default_rng(None if seed == "none" else int(seed))
         rows = np.array(statistics, dtype="float32")
-        drawn = (generator.choice(len(rows), size=len(rows)) for _ in range(num_resamples))
-        found = [self._metric._compute_score_from_stats(rows[some].sum(0)) for some in drawn]
+        found = [self._metric._compute_score_from_stats(rows[some].sum(0)) for some in samples]
         # A resample where nothing matches scores the float 0.0, and the others of chrF++ and TER
         # are of float32: sacrebleu fails to take the mean of both.
         if len({type(one.score) for one in found}) > 1:
             for one in found:
                 one.score = float(one.score)
-        return seed, found
+        return found

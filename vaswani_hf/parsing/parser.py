@@ -1,8 +1,8 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Sentences to trees by a trained model."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -10,8 +10,9 @@ import torch
 from tqdm.auto import tqdm
 from transformers import LogitsProcessorList
 
-from ..translation import LongSourceError, Translator
+from ..translation import Translator
 from ..translation.forcing import padded
+from ..translation.sentences import in_chunks
 from .constraint import TreeConstraint, TreePieces
 from .linearization import repair_tree
 from .trees import Tree
@@ -65,7 +66,8 @@ class TreeParser:
             One tree for each sentence, in the same order.
 
         Raises:
-            LongSourceError: if a sentence has more tokens than the model has positions.
+            LongSourceError: if a sentence has more tokens than the model has positions, or than the
+                translator takes.
             ImportError: if nltk, which cuts sentences, is missing.
         """
         sentences = [sentences] if isinstance(sentences, str) else list(sentences)
@@ -98,10 +100,8 @@ class TreeParser:
         """
         places = [place for place, words in enumerate(sentences) if words]
         sources = self.translator.encode([sentence_of(sentences[place]) for place in places])
-        most = self.translator.max_positions
         for place, source in zip(places, sources, strict=True):
-            if most is not None and len(source) > most:
-                raise LongSourceError(place, len(source), most)
+            self.translator.check_lengths(place, len(source))
         found: list[str | None] = [None] * len(sentences)
         with tqdm(total=len(places), unit="sentence", disable=not progress) as bar:
             for batch in self.translator.batches([len(source) for source in sources]):
@@ -127,9 +127,8 @@ class TreeParser:
             chunk_sentences: how many are read, sorted by length and parsed together.
             progress: as in a call.
         """
-        rest = iter(sentences)
-        while chunk := list(itertools.islice(rest, chunk_sentences)):
-            yield from self(chunk, tokenized=tokenized, progress=progress)
+        parse = partial(self, tokenized=tokenized, progress=progress)
+        return in_chunks(sentences, chunk_sentences, parse)
 
     @torch.inference_mode()
     def _search(self, sources: list[list[int]]) -> list[str]:

@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What can be seen? Attention, positions, the schedule, beams, the loss, heads, curves of runs.
+"""What can be seen? Attention, positions, the schedule, beams, the loss, heads, trees, runs.
 
 Needs the extra `[plot]`. Functions return figures of matplotlib, without its pyplot.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .positions import plot_positions
     from .runs import plot_training, read_log
     from .schedule import plot_learning_rate
+    from .trees import plot_tree
 
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "plot_loss",
     "plot_positions",
     "plot_training",
+    "plot_tree",
     "read_log",
     "save_picture",
 ]
@@ -66,6 +68,7 @@ __getattr__, __dir__ = imported_at_use(
         "plot_loss": "loss",
         "plot_positions": "positions",
         "plot_training": "runs",
+        "plot_tree": "trees",
         "read_log": "runs",
         "save_picture": "drawing",
     },

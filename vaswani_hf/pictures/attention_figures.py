@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..translation.alignment import READS
 from .attention import CROSS, DECODER, ENCODER, Attention
-from .drawing import finish, line_style, new_figure, shades_of, theme_of
+from .drawing import columns_on_slide, finish, line_style, new_figure, shades_of, theme_of
 
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ NAMES = {
     CROSS: "cross-attention",
 }
 ENTRY_INCHES = 1.2  # of the legend
+SCALE_INCHES = 3.0  # the longest bar of colours
 SMALLEST = 0.02  # weights below are no lines: they could not be seen
 
 
@@ -72,17 +73,21 @@ def plot_attention(
     else:
         _draw_lines(figure, weights, layers, heads, queries, keys, place, theme)
     letters = int(figure.get_size_inches()[0] * 11)  # that fit beside each other, about
-    figure.suptitle(textwrap.fill(_title(kind, attention), letters), fontsize=11)
+    name, explained = NAMES[kind].capitalize(), _explained(kind, attention)
+    title = f"{name}: {explained}"
+    if len(title) > letters:
+        title = f"{name}\n{textwrap.fill(explained, letters)}"
+    figure.suptitle(title, fontsize=11)
     return finish(figure, theme)
 
 
-def _title(kind: str, attention: Attention) -> str:
-    name = NAMES[kind].capitalize()
+def _explained(kind: str, attention: Attention) -> str:
+    """What looks at what."""
     if kind == ENCODER:
-        return f"{name}: source words look at source words"
+        return "source words look at source words"
     said = "read" if attention.step == READS else "predicted"
     looks = "source" if kind == CROSS else "target"
-    return f"{name}: target words, when they are {said}, look at {looks} words"
+    return f"target words, when they are {said}, look at {looks} words"
 
 
 def _place_of(word: str | int, queries: Sequence[str]) -> int:
@@ -108,43 +113,60 @@ def _draw_grid(
 ) -> None:
     from matplotlib.colors import PowerNorm
 
-    is_alone = len(layers) == len(heads) == 1
-    cell, size = (0.27, 9.0) if is_alone else (0.125, 6.5)  # inches of a word, points
+    count = len(layers) * len(heads)
+    cell, size = 0.115, 7.0  # inches of a word, points
+    if count == 1:
+        cell, size = min(max(4.0 / max(len(queries), len(keys)), 0.155), 0.27), 9.0
     width, height = max(1.1, cell * len(keys)), max(0.9, cell * len(queries))
-    letters = 0.009 * size  # inches of a letter, about
+    letters = 0.0092 * size  # inches of a letter, about
     left, below = (letters * max(map(len, words)) for words in (queries, keys))
-    figure.set_size_inches(
-        max(4.6, (width + 0.12) * len(heads) + left + 1.3),
-        (height + 0.12) * len(layers) + below + 1.2,
-    )
-    grid = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
-    norm = PowerNorm(0.5, 0, 1)
-    for row, layer in enumerate(layers):
-        for column, head in enumerate(heads):
-            axes = grid[row, column]
-            image = axes.imshow(
-                weights[row, column].numpy(),
-                cmap=shades_of(theme),
-                norm=norm,
-                interpolation="nearest",
-                aspect="equal" if is_alone else "auto",
-            )
-            axes.tick_params(length=0, labelsize=size)
-            if row == 0:
-                axes.set_title(f"head {head}", fontsize=9)
-            if column == 0:
-                axes.set_ylabel(f"layer {layer}", fontsize=9)
-    for axes in grid[-1]:
+    # Of one layer, or of one head, the pictures have no rows of their own.
+    is_table = len(layers) > 1 and len(heads) > 1
+    title = 0.05 if is_table else 0.2
+    panel, margins = (width + 0.12, height + 0.1 + title), (left + 1.2, below + 0.8)
+    columns = len(heads) if is_table else columns_on_slide(count, panel, margins)
+    rows = -(-count // columns)
+    inches = max(4.6, panel[0] * columns + margins[0])
+    tall = panel[1] * rows + margins[1]
+    figure.set_size_inches(inches, tall)
+    grid = list(figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat)
+    names = [(layer, head) for layer in layers for head in heads]
+    for place, (axes, (layer, head)) in enumerate(zip(grid, names, strict=False)):
+        image = axes.imshow(
+            weights.flatten(0, 1)[place].numpy(),
+            cmap=shades_of(theme),
+            norm=PowerNorm(0.5, 0, 1),
+            interpolation="nearest",
+            aspect="auto",
+        )
         axes.set_xticks(range(len(keys)), keys, rotation=90)
-    for axes in grid[:, 0]:
         axes.set_yticks(range(len(queries)), queries)
-    inches, tall = figure.get_size_inches()
+        is_last, is_first = place + columns >= count, place % columns == 0
+        axes.tick_params(length=0, labelsize=size, labelbottom=is_last, labelleft=is_first)
+        if not is_table:
+            axes.set_title(f"layer {layer}, head {head}", fontsize=9)
+        elif layer == layers[0]:
+            axes.set_title(f"head {head}", fontsize=9)
+        if is_table and is_first:
+            axes.set_ylabel(f"layer {layer}", fontsize=9)
+    for axes in grid[count:]:
+        axes.set_axis_off()
+    _draw_scale(figure, image, (inches, tall - margins[1]), theme)
+
+
+def _draw_scale(figure: "Figure", image: Any, size: tuple[float, float], theme: str) -> None:
+    """The bar that says which colour is which weight, beside axes of so many inches in all."""
+    width, height = size
+    shrink = min(1.0, SCALE_INCHES / height)
     bar = figure.colorbar(
         image,
-        ax=grid,
+        ax=figure.axes,
         ticks=[0, 0.05, 0.2, 0.5, 1],
-        fraction=0.25 / inches,
-        aspect=(tall - below - 1.0) / 0.18,
+        fraction=0.2 / width,
+        pad=0.1 / width,
+        shrink=shrink,
+        anchor=(0.0, 1.0),
+        aspect=shrink * height / 0.16,
     )
     bar.set_label("weight; a row sums to 1", fontsize=9)
     bar.ax.tick_params(labelsize=8)
@@ -166,11 +188,21 @@ def _draw_lines(
 ) -> None:
     most = max(len(queries), len(keys))
     letters = 0.075 * (max(map(len, queries)) + max(map(len, keys)))
-    figure.set_size_inches(max(5.0, 0.25 * most + 1.0), (2.6 + letters) * len(layers) + 1.0)
-    grid = figure.subplots(len(layers), 1, squeeze=False)
-    for axes, layer, by_head in zip(grid.flat, layers, weights, strict=True):
+    panel, margins = (max(3.5, 0.25 * most) + 0.4, 2.6 + letters), (0.6, 1.0)
+    columns = columns_on_slide(len(layers), panel, margins)
+    rows = -(-len(layers) // columns)
+    width = max(5.0, columns * panel[0] + margins[0])
+    figure.set_size_inches(width, rows * panel[1] + margins[1])
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in grid:
+        axes.set_axis_off()
+    for axes, layer, by_head in zip(grid, layers, weights, strict=False):
         _draw_layer(axes, by_head, queries, keys, place, theme)
         axes.text(-1.0, 0.5, f"layer {layer}", rotation=90, ha="right", va="center", fontsize=9)
+    _draw_legend(figure, heads, theme)
+
+
+def _draw_legend(figure: "Figure", heads: Sequence[int], theme: str) -> None:
     from matplotlib.lines import Line2D
 
     columns = int(figure.get_size_inches()[0] / ENTRY_INCHES)
@@ -244,7 +276,6 @@ def _draw_layer(
             )
     axes.set_xlim(-0.8, most - 0.2)
     axes.set_ylim(bottom, 1.03)
-    axes.set_axis_off()
 
 
 STRIP = 0.035  # height of a head's strip, as a share of that of the lines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..beam_search_vaswani import CUT_OFF, DROPPED, GOES_ON, BeamCandidate, BeamStep
 from ..search_settings_vaswani import WU
 from ..translation.forcing import padded
-from .drawing import finish, new_figure, theme_of
+from .drawing import columns_on_slide, decimals, finish, new_figure, theme_of
 
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..translation import Translator
 
 
-STEPS_A_ROW = 8
+LEAST_COLUMNS = 5  # so that there is room for sentences
 MOST_LETTERS = 12  # of a piece that is drawn
-ROW_INCHES, COLUMN_INCHES, LINE_INCHES = 0.33, 1.32, 0.19
+ROW_INCHES, COLUMN_INCHES, LINE_INCHES = 0.37, 1.3, 0.19
 DROPPED_INK = "#8A9099"  # is read on either ground
 
 
@@ -134,20 +134,23 @@ def plot_beams(
         raise ValueError(f"num_endings must be at least 0, got num_endings={num_endings}.")
     figure = new_figure(theme)
     count = min(num_steps or len(tree.steps), len(tree.steps))
-    num_rows = -(-count // STEPS_A_ROW)
-    columns = max(min(count, STEPS_A_ROW), 5)
     most = max(len(step.candidates) for step in tree.steps)
-    width = COLUMN_INCHES * columns + 0.5
+    tall = ROW_INCHES * most + 0.4
+    margins = (0.5, LINE_INCHES * (1 + num_endings) + 0.9)
+    steps_a_row = columns_on_slide(count, (COLUMN_INCHES, tall), margins)
+    num_rows = -(-count // steps_a_row)
+    columns = max(steps_a_row, LEAST_COLUMNS)
+    width = COLUMN_INCHES * columns + margins[0]
     letters = int(12 * width)  # that fit beside each other
     lines = _lines_of_endings(tree, num_endings, int(13.5 * width))
-    tall, below = ROW_INCHES * most + 0.45, LINE_INCHES * len(lines) + 0.1
+    below = LINE_INCHES * len(lines) + 0.1
     figure.set_size_inches(width, tall * num_rows + below + 0.8)
     heights = [*[tall] * num_rows, below]
     *rows, last = figure.subplots(num_rows + 1, 1, squeeze=False, height_ratios=heights).flat
     path = tree.path()
     for number, axes in enumerate(rows):
-        first = number * STEPS_A_ROW
-        steps = range(first, min(first + STEPS_A_ROW, count))
+        first = number * steps_a_row
+        steps = range(first, min(first + steps_a_row, count))
         _draw_steps(axes, tree, steps, path, columns, most, theme)
     last.set_axis_off()
     last.text(0, 1, "\n".join(lines), transform=last.transAxes, va="top", fontsize=9)
@@ -163,8 +166,10 @@ def _lines_of_endings(tree: BeamTree, count: int, letters: int) -> list[str]:
     lines: list[str] = []
     for rank, (one, text) in enumerate(tree.endings[:count], start=1):
         cut = ", cut off" if one.outcome == CUT_OFF else ""
-        length = f"{len(one.ids)} pieces, log-probability {one.log_prob:.2f}"
-        lines += textwrap.wrap(f"{rank}.  {one.score:.3f}   {text}   ({length}{cut})", letters)
+        length = f"{len(one.ids)} pieces, log-probability {decimals(one.log_prob, 2)}"
+        score = decimals(one.score or 0.0, 3)
+        line = f"{rank}.  {score}   {text}   ({length}{cut})"
+        lines += textwrap.wrap(line, letters, break_on_hyphens=False)
     return ["Ended, by score:", *lines] if lines else []
 
 
@@ -194,7 +199,7 @@ def _draw_steps(
                     zorder=2 if wins else 1,
                 )
             _draw_candidate(axes, column, place, tree.pieces[step][place], one, colour, wins, theme)
-        axes.text(column, 0.8, f"{step + 1}", ha="center", va="center", fontsize=8)
+        axes.text(column, 0.8, f"step {step + 1}", ha="center", va="center", fontsize=8)
     axes.set_xlim(-0.68, columns - 0.4)
     axes.set_ylim(-most + 0.3, 1.1)
     axes.set_axis_off()
@@ -220,11 +225,11 @@ def _draw_candidate(
     theme: str,
 ) -> None:
     shown = piece if len(piece) <= MOST_LETTERS else f"{piece[: MOST_LETTERS - 1]}…"
-    figures, box = f"{one.log_prob:.2f}", None
+    figures, box = decimals(one.log_prob, 2), None
     if one.score is not None:
-        figures += f" → {one.score:.2f}"
+        figures += f" → {decimals(one.score, 2)}"
         box = {
-            "boxstyle": "round,pad=0.2",
+            "boxstyle": "round,pad=0.1",
             "facecolor": theme_of(theme).paper,
             "edgecolor": colour,
             "linewidth": 1.6 if wins else 1.0,
@@ -232,8 +237,8 @@ def _draw_candidate(
         }
     style: dict[str, Any] = {"ha": "center", "va": "center", "color": colour, "zorder": 4}
     weight = "bold" if wins else "normal"
-    axes.text(column, 0.13 - place, shown, fontsize=8.5, fontweight=weight, bbox=box, **style)
-    axes.text(column, -0.27 - place, figures, fontsize=6.5, **style)
+    axes.text(column, 0.16 - place, shown, fontsize=8.5, fontweight=weight, bbox=box, **style)
+    axes.text(column, -0.3 - place, figures, fontsize=7, **style)
 
 
 __all__ = ["BeamTree", "beams_of", "plot_beams"]

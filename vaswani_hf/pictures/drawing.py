@@ -2,7 +2,8 @@
 """What all pictures share: colours, fonts, axes, files."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
+from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ DASHES = ("-", "--", "-.", ":")  # the next one once the colours are used up
 COLOURS_ON_DARK = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#D55E00")
 FEW_POINTS = 40  # up to this many, each point is marked
 WIDE_RANGE = 20.0  # a larger ratio of values is drawn on a logarithmic axis
+SLIDE = (13.33, 7.5)  # inches of a slide, on which a picture should be as large as can be
 
 
 class Theme(NamedTuple):
@@ -96,6 +98,32 @@ def check_suffix(path: str | PathLike[str]) -> None:
         raise ValueError(
             f"{fspath(path)}: the name of a picture must end in {', '.join(SUFFIXES)}."
         )
+
+
+def columns_on_slide(
+    count: int, size: tuple[float, float], margins: tuple[float, float] = (0.0, 0.0)
+) -> int:
+    """In how many columns pictures of one size are largest, once all of them fill a slide.
+
+    Args:
+        count: of pictures.
+        size: width and height of one, in inches.
+        margins: width and height of what stands around all of them, in inches.
+    """
+
+    def scale(columns: int) -> float:
+        counts = (columns, -(-count // columns))
+        return min(
+            slide / (number * inches + margin)
+            for slide, number, inches, margin in zip(SLIDE, counts, size, margins, strict=True)
+        )
+
+    return max(range(1, count + 1), key=scale)
+
+
+def decimals(value: float, digits: int, *, sign: str = "-") -> str:
+    """A number with so many decimals and a minus that is no hyphen; `sign="+"` shows a plus too."""
+    return f"{value:{sign}.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def draw_curve(
@@ -174,6 +202,8 @@ def shades_of(theme: str) -> Any:
 def new_figure(theme: str = "light") -> "Figure":
     """A figure without pyplot, which may need a screen and keeps every figure in memory.
 
+    Notebooks show it: without pyplot they ask for `_repr_png_`, which matplotlib's figures lack.
+
     Raises:
         ValueError: if there is no such theme.
         ImportError: naming the extra to install.
@@ -182,7 +212,15 @@ def new_figure(theme: str = "light") -> "Figure":
     figure, layouts = require("matplotlib.figure"), require("matplotlib.layout_engine")
     # Padding in inches, the space between axes as a share of the width.
     layout = layouts.ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1, wspace=0.03)
-    return figure.Figure(layout=layout, facecolor=paper)
+    shown = figure.Figure(layout=layout, facecolor=paper)
+    shown._repr_png_ = partial(_as_png, shown)
+    return shown
+
+
+def _as_png(figure: "Figure") -> bytes:
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()
 
 
 def finish(figure: "Figure", theme: str = "light") -> "Figure":
@@ -193,10 +231,11 @@ def finish(figure: "Figure", theme: str = "light") -> "Figure":
     Returns:
         The figure.
     """
+    from matplotlib.axes import Axes
     from matplotlib.text import Text
 
     _, ink, *_ = colours = theme_of(theme)
-    for axes in figure.get_axes():
+    for axes in figure.findobj(Axes):  # axes inside of others too
         axes.set_facecolor(colours.paper)
         axes.tick_params(which="both", colors=ink)
         for spine in axes.spines.values():

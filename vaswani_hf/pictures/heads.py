@@ -17,7 +17,7 @@ from ..translation.forcing import forced
 from ..translation.words import segment
 from .attention import CROSS, DECODER, ENCODER, KINDS
 from .attention_figures import NAMES
-from .drawing import finish, new_figure, shades_of, theme_of
+from .drawing import decimals, finish, new_figure, shades_of, theme_of
 
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PREVIOUS, NEXT, SAME, RAREST = "previous", "next", "same word", "rarest"
 ALIGNMENT, END = "alignment", "</s>"
+LEAST_ROW_INCHES = 0.155  # of a head in the picture
 ROLES = {
     ENCODER: (PREVIOUS, NEXT, SAME, RAREST),
     DECODER: (PREVIOUS, SAME, RAREST),
@@ -184,25 +185,9 @@ def _roles(
             _rarest([0, *read][: row + 1], target[: row + 1], target_counts) if words else set()
             for row, words in enumerate(target)
         ]
-        wanted = {
-            (ENCODER, PREVIOUS): _beside(source, -1),
-            (ENCODER, NEXT): _beside(source, 1),
-            (ENCODER, SAME): _same(source),
-            (ENCODER, RAREST): [rarest if words else set() for words in source],
-            (DECODER, PREVIOUS): _beside(target, -1),
-            (DECODER, SAME): _same(target),
-            (DECODER, RAREST): so_far,
-            (CROSS, RAREST): [rarest for _ in target],
-            (CROSS, END): [{len(source) - 1} for _ in target],
-        }
-        for (kind, role), places in wanted.items():
+        for (kind, role), places in _wanted(source, target, rarest, so_far).items():
             rates.add(kind, role, torch.cat(outputs[f"{kind}_attentions"]).float().cpu(), places)
-    alignment: dict[tuple[int, int], float] = {}
-    sample = aligner.sample(pairs)
-    if sample:
-        for found, rate in aligner.agreement(sample).items():
-            place = (found.layer, found.head)
-            alignment[place] = max(rate, alignment.get(place, 0.0))
+    alignment = _alignment(aligner, pairs)
     return {
         (kind, layer, head): {
             role: alignment.get((layer, head), 0.0)
@@ -213,6 +198,44 @@ def _roles(
         for kind in KINDS
         for layer, head in rates.heads(kind)
     }
+
+
+def _wanted(
+    source: Sequence[list[int]],
+    target: Sequence[list[int]],
+    rarest: set[int],
+    so_far: Sequence[set[int]],
+) -> dict[tuple[str, str], list[set[int]]]:
+    """The places that each role names, for each piece that looks; none where none counts.
+
+    Args:
+        source: the words of each piece of the source, none of `</s>`.
+        target: those of each piece that the decoder reads, none of the start.
+        rarest: the places of the rarest pieces of the source.
+        so_far: those of the rarest pieces of the target, up to each one.
+    """
+    return {
+        (ENCODER, PREVIOUS): _beside(source, -1),
+        (ENCODER, NEXT): _beside(source, 1),
+        (ENCODER, SAME): _same(source),
+        (ENCODER, RAREST): [rarest if words else set() for words in source],
+        (DECODER, PREVIOUS): _beside(target, -1),
+        (DECODER, SAME): _same(target),
+        (DECODER, RAREST): list(so_far),
+        (CROSS, RAREST): [rarest for _ in target],
+        (CROSS, END): [{len(source) - 1} for _ in target],
+    }
+
+
+def _alignment(aligner: Aligner, pairs: "Sequence[Pair]") -> dict[tuple[int, int], float]:
+    """How often each head looks at the source piece that matters most, at its better step."""
+    rates: dict[tuple[int, int], float] = {}
+    sample = aligner.sample(pairs)
+    if sample:
+        for found, rate in aligner.agreement(sample).items():
+            place = (found.layer, found.head)
+            rates[place] = max(rate, rates.get(place, 0.0))
+    return rates
 
 
 class _Rates:
@@ -298,18 +321,19 @@ def plot_heads(report: HeadReport, *, theme: str = "light") -> "Figure":
     by_kind = {kind: [one for one in report.heads if one.kind == kind] for kind in KINDS}
     has_bleu = report.bleu is not None
     longest = max(map(len, by_kind.values()))
-    figure.set_size_inches(12.6 if has_bleu else 9.0, 1.7 + 0.26 * longest)
-    columns: Any = figure.subfigures(1, len(KINDS), width_ratios=[len(ROLES[k]) + 3 for k in KINDS])
+    row_inches = min(max(5.0 / longest, LEAST_ROW_INCHES), 0.28)
+    figure.set_size_inches(13.0 if has_bleu else 9.0, 1.8 + row_inches * longest)
+    widths = [width for kind in KINDS for width in (len(ROLES[kind]), 2.2 * has_bleu) if width]
+    grid = iter(figure.subplots(1, len(widths), width_ratios=widths))
     changes = [one.bleu - report.bleu for one in report.heads if has_bleu]  # type: ignore[operator]
     limits = (min([*changes, -0.5]), max([*changes, 0.5]))
-    for column, (kind, heads) in zip(columns, by_kind.items(), strict=True):
-        if has_bleu:
-            axes, bars = column.subplots(1, 2, sharey=True, width_ratios=[len(ROLES[kind]), 2])
-            _draw_changes(bars, heads, report.bleu or 0.0, limits, theme)
-        else:
-            axes = column.subplots()
+    for kind, heads in by_kind.items():
+        axes = next(grid)
         _draw_roles(axes, kind, heads, theme)
-        column.suptitle(NAMES[kind].capitalize(), fontsize=10)
+        if has_bleu:
+            bars = next(grid)
+            bars.sharey(axes)
+            _draw_changes(bars, heads, report.bleu or 0.0, limits, theme)
     if has_bleu:
         figure.suptitle(
             f"BLEU {report.bleu:.2f} with all heads, {report.num_pairs} sentences", fontsize=11
@@ -339,6 +363,7 @@ def _draw_roles(axes: "Axes", kind: str, heads: Sequence[HeadScore], theme: str)
     axes.set_yticks(range(len(heads)), [f"{one.layer}.{one.head}" for one in heads], fontsize=8)
     axes.set_ylabel("layer.head", fontsize=8)
     axes.set_xlabel("looks most at it (%)", fontsize=8)
+    axes.set_title(NAMES[kind].capitalize(), fontsize=10)
     axes.tick_params(length=0)
 
 
@@ -354,7 +379,7 @@ def _draw_changes(
     axes.set_xlim(limits[0] - room, limits[1] + room)
     for row, change in enumerate(changes):
         axes.annotate(
-            f"{round(change, 1) + 0.0:+.1f}",
+            decimals(round(change, 1) + 0.0, 1, sign="+"),
             (change, row),
             (-2 if change < 0 else 2, 0),
             textcoords="offset points",
@@ -362,8 +387,8 @@ def _draw_changes(
             va="center",
             fontsize=7,
         )
-    axes.set_xlabel("BLEU without it, change", fontsize=8)
-    axes.tick_params(length=0, labelsize=7)
+    axes.set_xlabel("change of BLEU\nwithout it", fontsize=8)
+    axes.tick_params(length=0, labelsize=7, labelleft=False)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 

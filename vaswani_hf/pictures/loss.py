@@ -194,9 +194,9 @@ def _draw_targets(axes: "Axes", vocab_size: int, epsilon: float, theme: str) -> 
                 color=colours.colours[number],
                 label=f"ε = {smoothing:g}" if place == 0 else None,
             )
-            text = "0" if height == 0 else f"{height:.2g}" if height < 0.01 else f"{height:.4g}"
+            place_of_text = (x, max(height, lowest))
             axes.annotate(
-                text, (x, max(height, lowest)), (0, 3), textcoords="offset points", ha="center"
+                _share(height), place_of_text, (0, 3), textcoords="offset points", ha="center"
             )
     label_axes(axes, "", "target probability", theme)
     axes.set_yscale("log")
@@ -205,6 +205,14 @@ def _draw_targets(axes: "Axes", vocab_size: int, epsilon: float, theme: str) -> 
     axes.grid(False, axis="x")
     axes.legend(frameon=False, loc="upper right")
     axes.set_title("targets", fontsize=11)
+
+
+def _share(probability: float) -> str:
+    """Such as 0.9, or 2.7 x 10^-6 in matplotlib's spelling."""
+    if probability == 0 or probability >= 0.01:
+        return f"{probability:.4g}"
+    digits, exponent = f"{probability:.1e}".split("e")
+    return rf"${digits}\times 10^{{{int(exponent)}}}$"
 
 
 def _draw_cross_entropy(axes: "Axes", vocab_size: int, epsilon: float, theme: str) -> None:
@@ -264,7 +272,9 @@ def _draw_reliability(figure: Any, calibrations: Sequence[Calibration], theme: s
             share = found.num_tokens / one.num_tokens
             below.bar(left, share, size * width, align="edge", color=style["color"])
     label_axes(above, "", "share that is right", theme)
-    label_axes(below, "probability of the model's best piece", "share of pieces", theme)
+    label_axes(below, "probability of the model's best piece", "pieces (share)", theme)
+    below.yaxis.label.set_fontsize(8)
+    above.yaxis.label.set_fontsize(8)
     for axes in (above, below):
         _share_axis(axes)
     above.set_ylim(0, 1)

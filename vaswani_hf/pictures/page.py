@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 TEMPLATE = Path(__file__).with_name("page.html")
-HTML = ".html"
 LARGEST = 65535  # a weight of 1, as a whole number of two bytes
 
 

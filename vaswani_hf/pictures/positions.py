@@ -106,7 +106,8 @@ def _draw_products(figure: Any, table: "Tensor", theme: str) -> None:
     image = pairs.imshow(products, cmap=theme_of(theme).diverging, vmin=-1, vmax=1)
     pairs.set_xlabel("position")
     pairs.set_ylabel("position")
-    figure.colorbar(image, ax=pairs, label="dot product / (d_model / 2)")
+    beside = pairs.inset_axes((1.04, 0, 0.05, 1))  # as high as the square
+    figure.colorbar(image, cax=beside, label="dot product / (d_model / 2)")
     for number, first in enumerate(sorted({0, num_positions // 2, num_positions - 1})):
         distances = [place - first for place in range(num_positions)]
         style = line_style(number, theme) | {"linewidth": 3.2 - number, "linestyle": "-"}

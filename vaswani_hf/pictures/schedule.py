@@ -58,6 +58,8 @@ def plot_learning_rate(
         axes.plot(steps, rates, label=label, **style)
     label_axes(axes, "updates", "learning rate", theme)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3), useMathText=True)
+    axes.set_xlim(0, num_updates)
+    axes.set_ylim(bottom=0)
     if is_crowded:
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     else:

@@ -1,9 +1,15 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """A constituency tree as an SVG picture (section 6.3)."""
 
+from typing import TYPE_CHECKING, NamedTuple
 from xml.sax.saxutils import escape
 
 from ..parsing.trees import Tree, walk
+from .drawing import finish, new_figure, theme_of
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 # In pixels.
@@ -14,25 +20,119 @@ LEVEL = 46  # from a constituent to its children
 WORD = 22  # from a tag to its word
 MARGIN = 16
 
-_STYLE = (
-    f"text{{font:{FONT_SIZE}px sans-serif;text-anchor:middle}}"
-    ".constituent{font-weight:bold;fill:#1f5a8a}.tag{fill:#6b6b6b}.word{fill:#111}"
-    "path{fill:none;stroke:#9aa5b1;stroke-width:1.2}"
-)
+PIXELS_PER_INCH = 96  # as browsers have it
+CONSTITUENT, TAG, WORD_ITSELF, LINE = "constituent", "tag", "word", "line"
+COLOURS = {
+    "light": {CONSTITUENT: "#1F5A8A", TAG: "#6B6B6B", WORD_ITSELF: "#111111", LINE: "#9AA5B1"},
+    "dark": {CONSTITUENT: "#56B4E9", TAG: "#A2A9B3", WORD_ITSELF: "#E8E8E8", LINE: "#6B727B"},
+}
 
 
-def tree_svg(tree: Tree) -> str:
+class _Text(NamedTuple):
+    """A label or a word: its middle and the line it stands on, in pixels from the upper left."""
+
+    kind: str
+    x: float
+    y: float
+    text: str
+
+
+class _Line(NamedTuple):
+    """From a constituent to what it holds: down to `turn`, across, and down again, in pixels."""
+
+    x: float
+    y: float
+    turn: float
+    to_x: float
+    to_y: float
+
+
+def tree_svg(tree: Tree, *, theme: str = "light") -> str:
     """The picture: words in a line with their tags above, each constituent above what it holds.
 
     Args:
         tree: such as `read_trees` gives.
+        theme: `"light"` or `"dark"`.
 
     Returns:
         An SVG document.
+
+    Raises:
+        ValueError: if there is no such theme.
     """
+    paper, colours = theme_of(theme).paper, COLOURS[theme]
+    texts, lines, width, height = _drawing(tree)
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    words = (
+        f'<text class="{one.kind}" x="{one.x:.1f}" y="{one.y:.1f}">{escape(one.text)}</text>'
+        for one in texts
+    )
+    path = "".join(
+        f"M{one.x:.1f} {one.y:.1f}V{one.turn:.1f}H{one.to_x:.1f}V{one.to_y:.1f}" for one in lines
+    )
+    style = (
+        f"text{{font:{FONT_SIZE}px sans-serif;text-anchor:middle}}"
+        f".constituent{{font-weight:bold;fill:{colours[CONSTITUENT]}}}"
+        f".tag{{fill:{colours[TAG]}}}.word{{fill:{colours[WORD_ITSELF]}}}"
+        f"path{{fill:none;stroke:{colours[LINE]};stroke-width:1.2}}"
+    )
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
+            f"<title>{escape(' '.join(tree.words()))}</title>",
+            f"<style>{style}</style>",
+            f'<rect width="100%" height="100%" fill="{paper}"/>',
+            *([f'<path d="{path}"/>'] if path else []),
+            *words,
+            "</svg>\n",
+        ]
+    )
+
+
+def plot_tree(tree: Tree, *, theme: str = "light") -> "Figure":
+    """Draw the picture of `tree_svg` as a figure (section 6.3).
+
+    Args:
+        tree: such as `read_trees` gives.
+        theme: `"light"` or `"dark"`.
+
+    Raises:
+        ValueError: if there is no such theme.
+        ImportError: if matplotlib is not installed.
+    """
+    figure = new_figure(theme)
+    figure.set_layout_engine("none")
+    colours = COLOURS[theme]
+    texts, lines, width, height = _drawing(tree)
+    figure.set_size_inches(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH)
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    for line in lines:
+        axes.plot(
+            [line.x, line.x, line.to_x, line.to_x],
+            [line.y, line.turn, line.turn, line.to_y],
+            color=colours[LINE],
+            linewidth=0.9,
+        )
+    for one in texts:
+        axes.text(
+            one.x,
+            one.y,
+            one.text,
+            color=colours[one.kind],
+            fontsize=FONT_SIZE * 72 / PIXELS_PER_INCH,
+            fontweight="bold" if one.kind == CONSTITUENT else "normal",
+            ha="center",
+            parse_math=False,
+        )
+    return finish(figure, theme)
+
+
+def _drawing(tree: Tree) -> tuple[list[_Text], list[_Line], float, float]:
+    """What is written where, the lines between, and width and height of the picture."""
     places, width, height = _layout(tree)
     bottom = height - MARGIN - WORD
-    lines, texts = [], []
+    texts, lines = list[_Text](), list[_Line]()
     open_nodes: list[int] = []
     number = -1
     for node, is_end in walk(tree):
@@ -44,30 +144,13 @@ def tree_svg(tree: Tree) -> str:
         if open_nodes:
             from_x, from_y = places[open_nodes[-1]]
             # Right angles: a line straight down to a word crosses none of another constituent.
-            begin, turn, end = from_y + 6, from_y + LEVEL / 2 - 5, y - FONT_SIZE
-            lines.append(f"M{from_x:.1f} {begin:.1f}V{turn:.1f}H{x:.1f}V{end:.1f}")
-        kind = "constituent" if node.word is None else "tag"
-        texts.append(_text(kind, x, y, node.label))
+            lines.append(_Line(from_x, from_y + 6, from_y + LEVEL / 2 - 5, x, y - FONT_SIZE))
+        texts.append(_Text(CONSTITUENT if node.word is None else TAG, x, y, node.label))
         if node.word is not None:
-            texts.append(_text("word", x, bottom + WORD, node.word))
+            texts.append(_Text(WORD_ITSELF, x, bottom + WORD, node.word))
         else:
             open_nodes.append(number)
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-            f"<title>{escape(' '.join(tree.words()))}</title>",
-            f"<style>{_STYLE}</style>",
-            '<rect width="100%" height="100%" fill="#fff"/>',
-            *([f'<path d="{"".join(lines)}"/>'] if lines else []),
-            *texts,
-            "</svg>\n",
-        ]
-    )
-
-
-def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+    return texts, lines, width, height
 
 
 def _layout(tree: Tree) -> tuple[list[tuple[float, float]], float, float]:
@@ -102,4 +185,4 @@ def _layout(tree: Tree) -> tuple[list[tuple[float, float]], float, float]:
     return list(zip(xs, ys, strict=True)), right - GAP + MARGIN, bottom + WORD + MARGIN
 
 
-__all__ = ["tree_svg"]
+__all__ = ["plot_tree", "tree_svg"]

@@ -56,7 +56,7 @@ class Metrics:
         )
         self._translation_seconds = Counter(
             "vaswani_translation_seconds",
-            "Time in which the model of a pair was at work.",
+            "Time in which the model of a pair was at work; of several rounds at a time, the sum.",
             ["pair"],
             registry=self.registry,
         )

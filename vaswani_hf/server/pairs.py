@@ -2,7 +2,7 @@
 """The pairs of languages that a server translates between, and the model of each."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..hub.card import card_languages, language_name
@@ -30,11 +30,16 @@ class LanguagePair(NamedTuple):
 
 
 class Served(NamedTuple):
-    """A pair with what translates it."""
+    """A pair with what translates it.
+
+    Attributes:
+        share: as `TextTranslator.sharing` returns it.
+    """
 
     languages: LanguagePair
     translator: "TextTranslator"
     splitter: Splitter
+    share: Callable[[int, int], None]
 
 
 class Pairs:
@@ -56,11 +61,16 @@ class Pairs:
             if languages in self._served:
                 raise ValueError(f"Two models translate {languages}; leave out one.")
             splitter = split_for(translator, split="sentences", language=languages.source)
-            self._served[languages] = Served(languages, translator, splitter)
+            self._served[languages] = Served(languages, translator, splitter, translator.sharing())
 
     @property
     def languages(self) -> list[LanguagePair]:
         return list(self._served)
+
+    @property
+    def num_workers(self) -> int:
+        """Batches that the translator with the most workers translates at a time."""
+        return max(served.translator.num_workers for served in self._served.values())
 
     @property
     def sources(self) -> list[str]:

@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""The requests that wait, and the one thread that translates what waits, by the batch."""
+"""The requests that wait, and the threads that translate what waits, by the batch."""
 
+import itertools
 import logging
 import math
 import threading
@@ -8,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from ..text.paragraphs import SplitText, join_segments
 from ..translation import LongSourceError
@@ -18,9 +20,14 @@ from .pairs import Served
 
 
 logger = logging.getLogger(__name__)
-# Sentences that are translated together. The engine sorts them by length and cuts its own batches;
+# Sentences that a worker takes at a time. The engine sorts them by length and cuts its own batches;
 # with more of them those are fuller, and who comes next waits longer.
 ROUND_SENTENCES = 256
+# Those that it takes before it leaves some to workers that are idle: few are dear, one by one.
+LEAST_SENTENCES = 32
+# After a round of at least so many, those that were answered may ask again before the next one: it
+# begins when as many requests wait, or when this part of the round's time has passed.
+PAUSE = 0.5
 # Those of one request, while others wait: a long one then lets the others pass.
 SHARE_SENTENCES = 64
 
@@ -38,14 +45,21 @@ class Job:
         self.texts = texts
         self.num_translations = num_translations
         self.found: Future[list[list[str]]] = Future()
-        self.is_split = False  # until the thread has come to it
+        self.is_fresh = True  # until a worker comes to split its texts
         self.split: list[SplitText] = []
+        self.translations: list[list[str]] = []  # of each sentence; empty until it is translated
         self.sentences: list[str] = []
-        self.translations: list[list[str]] = []  # of the first of these sentences
+        self.num_taken = 0  # the first of these sentences, which workers have
+        self.num_found = 0
 
     @property
-    def num_left(self) -> int:
-        return len(self.sentences) - len(self.translations)
+    def kind(self) -> tuple[Served, int]:
+        """Jobs of one kind are translated together."""
+        return self.served, self.num_translations
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self.sentences) - self.num_taken
 
     def finish(self, result: list[list[str]] | Exception) -> None:
         """Answer, if anybody still waits."""
@@ -75,39 +89,60 @@ def _joined(text: SplitText, found: list[list[str]]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
+class Part(NamedTuple):
+    """Sentences of a job that are translated together with those of others."""
+
+    job: Job
+    start: int
+    end: int
+
+    @property
+    def sentences(self) -> list[str]:
+        return self.job.sentences[self.start : self.end]
+
+
 class TranslationQueue:
     """Gathers what waits and translates it together, with no wait where nothing else does.
 
-    Only the queue's own thread uses the translators.
+    Only the queue's own threads use the translators. One that is done takes what has come since: it
+    waits for no other.
 
     Args:
         limits: of which `max_queue`, `max_sentences` and `timeout_seconds` are heeded here.
         metrics: which count what is done.
+        num_workers: threads that translate.
     """
 
-    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, limits: Limits, metrics: Metrics, num_workers: int = 1) -> None:
         self.limits = limits
         self.metrics = metrics
+        self.num_workers = num_workers
         self.is_closing = False
         self._jobs: dict[Job, None] = {}  # in their order; a dictionary drops any of them at once
         self._changed = threading.Condition()
+        self._num_working = 0
         self._seconds_per_job = 0.0
-        self._thread = threading.Thread(target=self._work, name="translation", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._work, args=(worker,), name="translation", daemon=True)
+            for worker in range(num_workers)
+        ]
         metrics.waiting.set_function(lambda: len(self._jobs))
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def refuse(self) -> None:
         """Take nothing new; what waits is still translated. A signal handler may call this."""
         self.is_closing = True
 
     def close(self) -> None:
-        """End the thread, when it has translated what waits."""
+        """End the threads, when they have translated what waits."""
         self.refuse()
         with self._changed:
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def add(self, served: Served, texts: list[str], num_translations: int) -> Job:
         """Wait in the queue.
@@ -140,81 +175,129 @@ class TranslationQueue:
         seconds = math.ceil(len(self._jobs) * self._seconds_per_job)
         return int(min(max(seconds, 1), math.ceil(self.limits.timeout_seconds)))
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not self._jobs and not self.is_closing:
-                    self._changed.wait()
-                if not self._jobs:
-                    return
-                fresh = [job for job in self._jobs if not job.is_split]
+    def _work(self, worker: int) -> None:
+        num_answered, pause_end = 0, 0.0
+        while (fresh := self._wait(num_answered, pause_end)) is not None:
             for job in fresh:
                 self._split(job)
             with self._changed:
-                counts = self._next_round()
-            if counts:
-                self._translate(counts)
+                parts, num_sharing = self._next_round()
+            if not parts:
+                continue
+            start = time.monotonic()
+            parts[0].job.served.share(worker, num_sharing)
+            self._translate(parts)
+            end = time.monotonic()
+            is_long = sum(len(part.sentences) for part in parts) >= LEAST_SENTENCES
+            pause_end = end + PAUSE * (end - start) if is_long else end
+            num_answered = len(parts)
+            with self._changed:
+                self._num_working -= 1
+
+    def _wait(self, num_answered: int, pause_end: float) -> list[Job] | None:
+        """Wait for sentences.
+
+        Args:
+            num_answered: requests of this worker's last round.
+            pause_end: until when it waits for as many again.
+
+        Returns:
+            The jobs that this worker is to split; `None` when nothing will come any more.
+        """
+        with self._changed:
+            while not (self._num_waiting() or self._is_done()):
+                self._changed.wait()
+            if self._is_done():
+                return None
+            self._changed.wait_for(
+                lambda: self.is_closing or self._num_waiting() >= num_answered,
+                pause_end - time.monotonic(),
+            )
+            fresh = [job for job in self._jobs if job.is_fresh]
+            for job in fresh:
+                job.is_fresh = False
+            return fresh
+
+    def _num_waiting(self) -> int:
+        """Requests with sentences that no worker has."""
+        return sum(job.is_fresh or job.num_waiting > 0 for job in self._jobs)
+
+    def _is_done(self) -> bool:
+        return self.is_closing and not self._jobs
 
     def _split(self, job: Job) -> None:
         try:
-            job.split = job.served.splitter.split(job.texts)
-            job.sentences = [segment for text in job.split for segment in text.segments]
+            split = job.served.splitter.split(job.texts)
+            sentences = [segment for text in split for segment in text.segments]
             most = self.limits.max_sentences
-            if len(job.sentences) > most:
+            if len(sentences) > most:
                 raise RequestError(
-                    413, f"A request may have {most} sentences, this has {len(job.sentences)}"
+                    413, f"A request may have {most} sentences, this has {len(sentences)}"
                 )
         except Exception as error:
             self._fail([job], error)
             return
-        job.is_split = True
-        if not job.sentences:
+        job.split = split
+        job.translations = [[] for _ in sentences]
+        job.sentences = sentences  # from here on workers take them
+        if not sentences:
             self._leave(job, job.result())
 
-    def _next_round(self) -> dict[Job, int]:
-        """How many sentences of each job are translated next: by the model of the oldest."""
-        ready = [job for job in self._jobs if job.is_split]
+    def _next_round(self) -> tuple[list[Part], int]:
+        """What is translated next, by the model of the oldest, and by how many workers at a time.
+
+        Those that are idle get a share of it, where there is enough.
+        """
+        ready = [job for job in self._jobs if job.num_waiting]
         if not ready:
-            return {}
-        kind = _kind(ready[0])
-        jobs = [job for job in ready if _kind(job) == kind]
+            return [], 0
+        jobs = [job for job in ready if job.kind == ready[0].kind]
+        num_waiting = sum(job.num_waiting for job in jobs)
+        num_idle = self.num_workers - self._num_working  # with this one
+        num_shares = min(num_idle, max(num_waiting // LEAST_SENTENCES, 1))
+        room = min(math.ceil(num_waiting / num_shares), ROUND_SENTENCES)
         counts = dict.fromkeys(jobs, 0)
-        room = ROUND_SENTENCES
         for share in (SHARE_SENTENCES, ROUND_SENTENCES):
             for job in jobs:
-                more = min(share, job.num_left - counts[job], room)
+                more = min(share, job.num_waiting - counts[job], room)
                 counts[job] += more
                 room -= more
-        return {job: count for job, count in counts.items() if count}
+        parts = []
+        for job, count in counts.items():
+            if count:
+                parts.append(Part(job, job.num_taken, job.num_taken + count))
+                job.num_taken += count
+            if count and job.num_waiting:  # behind those that wait
+                self._jobs[job] = self._jobs.pop(job)
+        self._num_working += 1
+        if self._num_waiting():
+            self._changed.notify()
+        return parts, self._num_working + num_shares - 1
 
-    def _translate(self, counts: dict[Job, int]) -> None:
+    def _translate(self, parts: list[Part]) -> None:
         start = time.monotonic()
-        sentences = [
-            sentence
-            for job, count in counts.items()
-            for sentence in job.sentences[len(job.translations) :][:count]
-        ]
-        served, num_translations = _kind(next(iter(counts)))
+        served, num_translations = parts[0].job.kind
+        sentences = [sentence for part in parts for sentence in part.sentences]
         try:
             found = iter(_find(served, sentences, num_translations))
         except Exception as error:
-            if len(counts) == 1:
-                self._fail(counts, error)
+            if len(parts) == 1:
+                self._fail([parts[0].job], error)
                 return
-            for job, count in counts.items():  # one of them is to blame
-                self._translate({job: count})
+            for part in parts:  # one of them is to blame
+                self._translate([part])
             return
         seconds = time.monotonic() - start
-        self._seconds_per_job = seconds / len(counts)
+        self._seconds_per_job = seconds / len(parts) / self.num_workers
         self.metrics.count_round(served.languages, len(sentences), seconds)
-        for job, count in counts.items():
-            job.translations.extend(next(found) for _ in range(count))
-            if not job.num_left:
+        for part in parts:
+            job, count = part.job, part.end - part.start
+            job.translations[part.start : part.end] = itertools.islice(found, count)
+            with self._changed:
+                job.num_found += count
+                is_found = job.num_found == len(job.sentences)
+            if is_found:
                 self._leave(job, job.result())
-                continue
-            with self._changed:  # behind those that wait
-                if job in self._jobs:
-                    self._jobs[job] = self._jobs.pop(job)
 
     def _fail(self, jobs: Iterable[Job], error: Exception) -> None:
         if isinstance(error, LongSourceError):
@@ -231,13 +314,12 @@ class TranslationQueue:
 
     def _leave(self, job: Job, result: list[list[str]] | Exception) -> None:
         with self._changed:
+            is_here = job in self._jobs  # and neither dropped nor failed by another of its parts
             self._jobs.pop(job, None)
-        job.finish(result)
-
-
-def _kind(job: Job) -> tuple[Served, int]:
-    """Jobs of one kind are translated together."""
-    return job.served, job.num_translations
+            if self._is_done():
+                self._changed.notify_all()
+        if is_here:
+            job.finish(result)
 
 
 def _find(served: Served, sentences: list[str], num_translations: int) -> list[list[str]]:

@@ -71,6 +71,7 @@ class CTranslate2Translator(TextTranslator):
         batch_tokens: most padded source tokens of a thread's batch; a longer sentence is a batch of
             its own.
         max_batch_sentences: most sentences of a thread's batch.
+        max_source_tokens: as for `Translator`.
 
     Raises:
         ValueError: if the folder is not one of CTranslate2 or is damaged, the device cannot be
@@ -93,6 +94,7 @@ class CTranslate2Translator(TextTranslator):
         max_extra_tokens: int | None = None,
         batch_tokens: int = 4096,
         max_batch_sentences: int = 64,
+        max_source_tokens: int | None = None,
     ) -> None:
         folder = Path(folder)
         if not (folder / CTRANSLATE2_WEIGHTS).is_file():
@@ -120,6 +122,8 @@ class CTranslate2Translator(TextTranslator):
             *_load_tokenizers(folder),
             self.workers * batch_tokens,
             self.workers * max_batch_sentences,
+            settings.get("max_position_embeddings"),
+            max_source_tokens,
         )
         self.folder = folder
         config = read_json(folder / GENERATION_CONFIG) or {}
@@ -133,7 +137,6 @@ class CTranslate2Translator(TextTranslator):
         )
         # With patience 1 the search ends at as many ended hypotheses as beams.
         self.patience = 1 if config.get("early_stopping") is True else 2
-        self.max_positions = settings.get("max_position_embeddings")
         self.source_pieces = _load_pieces(folder, "source")
         self.target_pieces = _load_pieces(folder, "target")
         self.id_of_piece = {piece: token for token, piece in enumerate(self.target_pieces)}
@@ -198,17 +201,10 @@ class CTranslate2Translator(TextTranslator):
         num_return_sequences: int | None = None,
         sampling: Sampling | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses for each source of a batch, ranked by the length penalty, the best first.
+        """As above, ranked by the length penalty; of a search all, where no number is asked for.
 
         CTranslate2 has one length limit for a batch. A sentence whose search has reached its own
         limit is translated again alone, which is rare.
-
-        Args:
-            sources: ids, each ending in `</s>`.
-            prefixes: target ids that each translation starts with, without start and `</s>`.
-            num_return_sequences: how many of each source, or samples; `None` for all that a search
-                has found, or one sample.
-            sampling: draws in place of a search.
 
         Raises:
             LongSourceError: if a source has more tokens than the model has positions.

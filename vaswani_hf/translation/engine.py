@@ -2,7 +2,9 @@
 """The part that all engines share: sentences to batches of ids, and back to text in their order."""
 
 import abc
+import logging
 import math
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -11,6 +13,7 @@ from typing import Any
 
 from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
 from .found import Hypothesis, LongPrefixError, LongSourceError, MBRTranslation, Translation
+from .lengths import LONGEST_SOURCE, length_limit, trained_length
 from .options import (
     Sampling,
     check_at_least,
@@ -23,6 +26,7 @@ from .scoring import NAN, score_pairs
 from .sentences import Answer, Prefixes, Sentence, in_chunks, sentences_of, with_prefixes
 
 
+logger = logging.getLogger(__name__)
 LEAST_SHARE = 32  # sentences that are worth a batch of their own
 LENGTH_PENALTIES = {WU: wu_length_penalty, POWER: power_length_penalty}
 
@@ -36,10 +40,13 @@ class TextTranslator(abc.ABC):
         target_tokenizer: makes text of target ids; `None` where `tokenizer` does.
         batch_tokens: most padded source tokens of a batch; a longer sentence is a batch of its own.
         max_batch_sentences: most sentences of a batch.
+        max_positions: tokens that the model can read at all; `None` for any number.
+        max_source_tokens: most tokens of a sentence, `</s>` included; a longer one is refused.
+            `None` for the longest that the model was trained with, or 1024 if that is less or not
+            known.
     """
 
     max_extra_tokens: int
-    max_positions: int | None  # most source tokens; `None` for no limit
     folder: Path | None = None  # that the model was loaded from
 
     def __init__(
@@ -48,12 +55,20 @@ class TextTranslator(abc.ABC):
         target_tokenizer: Any,
         batch_tokens: int,
         max_batch_sentences: int,
+        max_positions: int | None,
+        max_source_tokens: int | None,
     ) -> None:
         check_at_least(1, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences)
+        self.max_positions, self.max_source_tokens = max_positions, max_source_tokens
+        self.trained_length = trained_length(tokenizer)
+        longest = max(LONGEST_SOURCE, self.trained_length or 0)
+        self._has_warned = False
+        self.source_limit = length_limit(max_source_tokens, longest, max_positions)
         self.tokenizer = tokenizer
         self.target_tokenizer = tokenizer if target_tokenizer is None else target_tokenizer
         self.batch_tokens = batch_tokens
         self.max_batch_sentences = max_batch_sentences
+        self._encoding = threading.Lock()  # the library changes a tokenizer that it uses
 
     def __call__(
         self,
@@ -77,8 +92,8 @@ class TextTranslator(abc.ABC):
             language: with `split`, that of the texts, such as `"en"`; `None` for the one that the
                 model's card translates from.
             max_source_tokens: with `split`, longer sentences are cut at clauses, and a warning
-                tells so; `None` for the longest that the model was trained with, or 256 if its
-                tokenizer does not say.
+                tells so; `None` for as many as the translator was made with, or else the longest
+                that the model was trained with, or 256 if its tokenizer does not say.
             prefixes: what each translation starts with, one for each sentence; `None` or an empty
                 one for a sentence without. They are part of the translations. A prefix is cut into
                 pieces by itself, and what follows begins with a piece: a last word may go on.
@@ -93,8 +108,8 @@ class TextTranslator(abc.ABC):
             One translation for each sentence or text, in the same order.
 
         Raises:
-            LongTextError: if a sentence or a prefix has more tokens than the model has positions;
-                nothing is translated then.
+            LongTextError: if a sentence or a prefix has more tokens than the model has positions,
+                or than the translator takes; nothing is translated then.
             ValueError: if an option is out of range, `split` is missing or finds no language, or
                 there are fewer or more prefixes than sentences.
             ImportError: if sentencex, which splits, is missing.
@@ -146,8 +161,7 @@ class TextTranslator(abc.ABC):
             An iterator of the translations, in the same order.
 
         Raises:
-            LongTextError: if a sentence or a prefix has more tokens than the model has positions,
-                after the translations of the chunks before.
+            LongTextError: as for a call, after the translations of the chunks before.
             ValueError: if an option is out of range, or there are fewer or more prefixes than
                 sentences.
         """
@@ -332,19 +346,26 @@ class TextTranslator(abc.ABC):
             self, split=split, language=language, max_source_tokens=max_source_tokens
         )
 
+        most = max(self.source_limit, splitter.max_source_tokens)
+
         def translate(sentences: list[str]) -> list[str]:
             given = list(with_prefixes(sentences, None))
-            return self._translate(given, sampling=sampling, progress=progress)
+            return self._translate(given, sampling=sampling, progress=progress, most=most)
 
         return splitter.translate(texts, translate, chunk_sentences)
 
     def _translate(
-        self, sentences: list[Sentence], *, sampling: Sampling | None, progress: bool
+        self,
+        sentences: list[Sentence],
+        *,
+        sampling: Sampling | None,
+        progress: bool,
+        most: int | None = None,
     ) -> list[str]:
         answer = self.translate_ids
         if sampling is not None:
             answer = partial(answer, sampling=sampling)
-        return self._answers(sentences, answer, "", progress=progress)
+        return self._answers(sentences, answer, "", progress=progress, most=most)
 
     def _n_best(
         self,
@@ -397,6 +418,7 @@ class TextTranslator(abc.ABC):
         *,
         num_rows: int = 1,
         progress: bool,
+        most: int | None = None,
     ) -> list[Answer]:
         """What `answer`, which gets batches of source ids, says of each sentence, in their order.
 
@@ -406,6 +428,7 @@ class TextTranslator(abc.ABC):
             nothing: the answer for a blank sentence.
             num_rows: rows that a sentence needs in a batch.
             progress: whether to draw a progress bar.
+            most: tokens of a sentence that is not refused; `None` for the translator's limit.
         """
         answers = [nothing] * len(sentences)
         places = [place for place, sentence in enumerate(sentences) if sentence.text.strip()]
@@ -413,12 +436,9 @@ class TextTranslator(abc.ABC):
             return answers
         encoded = self.encode([sentences[place].text for place in places])
         prefixes = self.encode_prefixes([sentences[place].prefix for place in places])
-        if self.max_positions is not None:
-            for place, ids, prefix in zip(places, encoded, prefixes, strict=True):
-                if len(ids) > self.max_positions:
-                    raise LongSourceError(place, len(ids), self.max_positions)
-                if len(prefix) >= self.max_positions:
-                    raise LongPrefixError(place, len(prefix), self.max_positions)
+        for place, ids, prefix in zip(places, encoded, prefixes, strict=True):
+            self.check_lengths(place, len(ids), len(prefix), most)
+        self._warn_of_length(max(map(len, encoded)))
         batches = self.batches(list(map(len, encoded)), list(map(len, prefixes)), num_rows)
 
         def answer_batch(batch: list[int]) -> list[Answer]:
@@ -436,6 +456,45 @@ class TextTranslator(abc.ABC):
                 advance(len(batch))
         return answers
 
+    def check_lengths(
+        self, place: int, num_tokens: int, num_forced: int = 0, most: int | None = None
+    ) -> None:
+        """Refuse a sentence that is too long.
+
+        Args:
+            place: of the sentence in the input, counted from 0.
+            num_tokens: of its source.
+            num_forced: of its prefix.
+            most: as for `_answers`.
+
+        Raises:
+            LongTextError: if one of the two has too many.
+        """
+        most, positions = most or self.source_limit, self.max_positions or math.inf
+        if num_tokens > most:
+            raise LongSourceError(place, num_tokens, most, is_choice=most < positions)
+        if num_forced >= positions:
+            raise LongPrefixError(place, num_forced, int(positions))
+        if num_forced > self.target_limit:
+            raise LongPrefixError(place, num_forced, self.target_limit, is_choice=True)
+
+    def _warn_of_length(self, num_tokens: int) -> None:
+        """Tell once that a sentence is longer than those of the training, if nobody chose so."""
+        trained = self.trained_length
+        if trained is None or num_tokens <= trained or self.max_source_tokens or self._has_warned:
+            return
+        self._has_warned = True
+        logger.warning(
+            f"A sentence of {num_tokens} tokens is longer than any that the model was trained with "
+            f"({trained}), and may be translated badly; split such sentences "
+            f'(split="sentences", on the command line --split sentences).'
+        )
+
+    @property
+    def target_limit(self) -> int:
+        """Tokens that a translation of the longest source may have."""
+        return self.source_limit + self.max_extra_tokens
+
     def make_sampling(
         self, topk: int | None, temperature: float | None, seed: int | None
     ) -> Sampling | None:
@@ -448,8 +507,11 @@ class TextTranslator(abc.ABC):
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
         """The source ids of each sentence, ending in `</s>`."""
+        if not sentences:
+            return []
         # The library would tell that sources beyond the trained length end in errors of an index.
-        return self.tokenizer(list(sentences), verbose=False)["input_ids"] if sentences else []
+        with self._encoding:
+            return self.tokenizer(list(sentences), verbose=False)["input_ids"]
 
     def encode_prefixes(self, prefixes: Sequence[str | None]) -> list[list[int]]:
         """The target ids of each prefix, which lack `</s>`; none for `None` and an empty one."""
@@ -503,6 +565,14 @@ class TextTranslator(abc.ABC):
     ) -> Generator[list[Answer]]:
         """What `answer` says of each batch, in their order."""
         yield from map(answer, batches)
+
+    def sharing(self) -> Callable[[int, int], None]:
+        """What a thread calls that is to translate beside others, before it does.
+
+        Its arguments are the number of the thread, from 0 on, and how many they are. They share
+        what this thread has: the copies of the model, and the threads of the CPU.
+        """
+        return lambda number, num_sharing: None
 
     def translate_ids(self, sources: list[list[int]], **options: Any) -> list[str]:
         """Translate one batch of source ids, each ending in `</s>`; options as for `hypotheses`."""
@@ -570,8 +640,8 @@ class TextTranslator(abc.ABC):
             which reads no further than it must; all in the given order.
 
         Raises:
-            PairError: if a pair has more tokens than the model has positions, a side none, or one
-                an id that the vocabulary lacks.
+            PairError: if a pair has more tokens than the model has positions or than the translator
+                takes, a side none, or one an id that the vocabulary lacks.
             UnequalLengthError: if one side has fewer, after the pairs before that.
             ValueError: if an option is out of range, or the model computes NaN.
         """
@@ -611,6 +681,7 @@ class TextTranslator(abc.ABC):
             self.max_batch_sentences,
             chunk_sentences,
             self.num_pieces(),
+            (self.source_limit, self.target_limit),
         )
 
     def num_target_positions(self, ids: list[int]) -> int:

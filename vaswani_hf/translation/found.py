@@ -39,7 +39,7 @@ class MBRTranslation(Translation):
 
 
 class LongTextError(ValueError):
-    """A text has more tokens than the model has positions.
+    """A text has more tokens than the model has positions, or than the translator takes.
 
     `place` is the index of the sentence in the input, counted from 0.
     """
@@ -50,22 +50,34 @@ class LongTextError(ValueError):
 
 
 class LongSourceError(LongTextError):
-    """A source has more tokens than the model has positions."""
+    """A source is too long.
 
-    def __init__(self, place: int, num_tokens: int, most: int) -> None:
-        super().__init__(
-            place,
+    Args:
+        place: as for `LongTextError`.
+        num_tokens: of the source.
+        most: that it may have.
+        is_choice: whether a caller may choose to have more; else the model has no more positions.
+    """
+
+    def __init__(self, place: int, num_tokens: int, most: int, *, is_choice: bool = False) -> None:
+        reason = (
             f"A sentence of {num_tokens} tokens needs as many positions, but the model has {most}; "
-            f"split the sentence, or use a model with a larger max_position_embeddings.",
+            f"split the sentence, or use a model with a larger max_position_embeddings."
         )
+        if is_choice:
+            reason = (
+                f"A sentence of {num_tokens} tokens is longer than the {most} that one may have; "
+                f'split it (split="sentences" and --split sentences translate so), or allow more '
+                f"by max_source_tokens."
+            )
+        super().__init__(place, reason)
 
 
 class LongPrefixError(LongTextError):
-    """A prefix leaves no position for what follows it."""
+    """A prefix leaves no position for what follows it, or is longer than a translation may be."""
 
-    def __init__(self, place: int, num_tokens: int, most: int) -> None:
-        super().__init__(
-            place,
-            f"A prefix of {num_tokens} tokens leaves nothing of the {most} positions that the "
-            f"model has; shorten the prefix.",
-        )
+    def __init__(self, place: int, num_tokens: int, most: int, *, is_choice: bool = False) -> None:
+        reason = f"leaves nothing of the {most} positions that the model has"
+        if is_choice:
+            reason = f"is longer than the {most} that a translation may have"
+        super().__init__(place, f"A prefix of {num_tokens} tokens {reason}; shorten the prefix.")

@@ -67,6 +67,7 @@ class PairReader:
         max_batch_sentences: most pairs of a batch.
         chunk_pairs: pairs that are read, sorted by length and answered together.
         num_pieces: of the vocabulary of each side; `None` where it is not known.
+        max_tokens: most tokens of each side that are taken; `None` for any number.
     """
 
     tokenizer: Any
@@ -77,6 +78,7 @@ class PairReader:
     max_batch_sentences: int
     chunk_pairs: int = 10_000
     num_pieces: tuple[int | None, int | None] = (None, None)
+    max_tokens: tuple[int | None, int | None] = (None, None)
 
     def chunks(
         self,
@@ -92,8 +94,8 @@ class PairReader:
             num_positions: how many positions the ids of a target need.
 
         Raises:
-            PairError: if a pair has more tokens than the model has positions, a side none, or one
-                an id that the vocabulary lacks.
+            PairError: if a pair has more tokens than the model has positions or than are taken, a
+                side none, or one an id that the vocabulary lacks.
             UnequalLengthError: if one side has fewer, after the pairs before that.
         """
         pairs = enumerate(itertools.zip_longest(sources, targets))
@@ -158,7 +160,7 @@ class PairReader:
     def _check(self, place: int, side: str, ids: list[int], num_positions: int) -> None:
         if not ids:
             raise PairError(place, side, "it has no tokens, not even </s>; leave out the pair.")
-        size = self.num_pieces[side == "target"]
+        size, most = self.num_pieces[side == "target"], self.max_tokens[side == "target"]
         for token in (min(ids), max(ids)):
             if size is not None and not 0 <= token < size:
                 raise PairError(
@@ -175,10 +177,28 @@ class PairReader:
                 f"{self.max_positions}; split the sentence, or use a model with a larger "
                 f"max_position_embeddings.",
             )
+        if most is not None and len(ids) > most:
+            raise PairError(
+                place,
+                side,
+                f"its {len(ids)} tokens are more than the {most} that it may have; split the "
+                f"sentence, or allow more by max_source_tokens.",
+            )
 
 
 def sides_of(source: Any, target: Any) -> tuple[Iterable[Side], Iterable[Side]]:
-    """Sources and targets, of which a caller may have given one each."""
+    """Sources and targets, of which a caller may have given one each.
+
+    Raises:
+        ValueError: if there is one of them and a list of the other.
+    """
+    if isinstance(source, str):
+        is_list = isinstance(target, list | tuple) and any(isinstance(one, str) for one in target)
+    else:
+        is_list = not isinstance(target, str)
+    if isinstance(source, str) == is_list:
+        one, several = ("source", "targets") if is_list else ("target", "sources")
+        raise ValueError(f"There is one {one} and a list of {several}; give one of both, or lists.")
     return ([source], [target]) if isinstance(source, str) else (source, target)
 
 

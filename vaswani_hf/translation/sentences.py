@@ -9,6 +9,7 @@ from .found import LongTextError
 from .options import check_at_least
 
 
+Given = TypeVar("Given")
 Answer = TypeVar("Answer")
 Prefixes = str | Iterable[str | None] | None  # that translations start with
 
@@ -59,9 +60,9 @@ def with_prefixes(
 
 
 def in_chunks(
-    sentences: Iterable[Sentence],
+    sentences: Iterable[Given],
     chunk_sentences: int,
-    answer: Callable[[list[Sentence]], list[Answer]],
+    answer: Callable[[list[Given]], list[Answer]],
 ) -> Iterator[Answer]:
     """What `answer` says of each sentence; so many are read and answered at a time."""
     check_at_least(1, chunk_sentences=chunk_sentences)
@@ -69,9 +70,9 @@ def in_chunks(
 
 
 def _in_chunks(
-    sentences: Iterator[Sentence],
+    sentences: Iterator[Given],
     chunk_sentences: int,
-    answer: Callable[[list[Sentence]], list[Answer]],
+    answer: Callable[[list[Given]], list[Answer]],
 ) -> Iterator[Answer]:
     num_done = 0
     while chunk := list(itertools.islice(sentences, chunk_sentences)):

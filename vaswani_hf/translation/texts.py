@@ -13,14 +13,12 @@ from ..text.paragraphs import (
     language_code,
     split_sentences,
 )
+from .lengths import UNKNOWN_LENGTH, length_limit, trained_length
 from .options import check_at_least
 
 
 logger = logging.getLogger(__name__)
 SENTENCES = "sentences"  # the one value of `split`
-# Where the tokenizer tells no length: the longest sentence of the paper's training (tensor2tensor).
-UNKNOWN_LENGTH = 256
-_NO_LENGTH = 10**9  # the library writes a number far above it into a tokenizer without one
 
 
 class Splitter:
@@ -121,7 +119,8 @@ def split_for(
         translator: of one of the engines.
         split: `"sentences"`.
         language: of the texts; `None` for the one that the model's card translates from.
-        max_source_tokens: as for `source_limit`.
+        max_source_tokens: those that a sentence may have; `None` for as many as the translator was
+            made with, or else the longest that the model was trained with.
 
     Raises:
         ValueError: if no language is known, or an option is out of range.
@@ -137,39 +136,15 @@ def split_for(
             'language="en", on the command line --language en; the model has no card that names '
             "the two that it translates between."
         )
-    trained_length = getattr(translator.tokenizer, "model_max_length", None)
-    limit = source_limit(max_source_tokens, trained_length, translator.max_positions)
+    if max_source_tokens is None:
+        max_source_tokens = translator.max_source_tokens
+    longest = trained_length(translator.tokenizer) or UNKNOWN_LENGTH
+    limit = length_limit(max_source_tokens, longest, translator.max_positions)
 
     def count_tokens(sentences: list[str]) -> list[int]:
         return [len(ids) for ids in translator.encode(sentences)]
 
     return Splitter(language, count_tokens, limit)
-
-
-def source_limit(
-    max_source_tokens: int | None, trained_length: int | None, max_positions: int | None
-) -> int:
-    """How many tokens a sentence may have: as many as were given, or else as the model knows.
-
-    Args:
-        max_source_tokens: what the caller wants; `None` for the model's own limit.
-        trained_length: the `model_max_length` of the source's tokenizer.
-        max_positions: tokens that the model can read at all; `None` for any number.
-
-    Raises:
-        ValueError: if `max_source_tokens` is below 2, a piece and `</s>`, or above `max_positions`.
-    """
-    check_at_least(2, max_source_tokens=max_source_tokens)
-    most = max_positions or _NO_LENGTH
-    if max_source_tokens is None:
-        known = trained_length or _NO_LENGTH
-        return min(most, known if known < _NO_LENGTH else UNKNOWN_LENGTH)
-    if max_source_tokens > most:
-        raise ValueError(
-            f"max_source_tokens must be at most {most}, the positions that the model has, got "
-            f"{max_source_tokens=}."
-        )
-    return max_source_tokens
 
 
 def source_language(folder: Path) -> str | None:

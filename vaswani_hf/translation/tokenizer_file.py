@@ -11,10 +11,13 @@ from .loading import read_json
 from .options import first_given
 
 
+# What a tokenizer that was made of Marian's keeps, so that Marian's can be made of it again: its
+# SentencePiece model, and settings.
+SENTENCEPIECE, SETTINGS_OF_MARIAN = "sentencepiece_model", ("source_lang", "target_lang")
 # Entries of tokenizer_config.json that change neither ids nor text.
 IDLE = {
     *("backend", "is_local", "local_files_only", "model_input_names", "model_max_length"),
-    "tokenizer_class",
+    *("tokenizer_class", SENTENCEPIECE, *SETTINGS_OF_MARIAN),
 }
 NAMED = ("unk_token", "pad_token", "eos_token", "bos_token")
 CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")  # the library's names of no other class

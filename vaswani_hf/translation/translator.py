@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Self
 
 import torch
@@ -68,6 +67,9 @@ class Translator(TextTranslator):
             generation config, or else the paper's (section 6.1).
         batch_tokens: most padded source tokens of a batch; a longer sentence is a batch of its own.
         max_batch_sentences: most sentences of a batch.
+        max_source_tokens: most tokens of a sentence, `</s>` included; a longer one is refused.
+            `None` for the longest that the model was trained with, or 1024 if that is less or not
+            known.
 
     Raises:
         ValueError: if an option is out of range, or a weight of the model is NaN or infinite.
@@ -85,8 +87,18 @@ class Translator(TextTranslator):
         max_extra_tokens: int | None = None,
         batch_tokens: int = 4096,
         max_batch_sentences: int = 128,
+        max_source_tokens: int | None = None,
     ) -> None:
-        super().__init__(tokenizer, target_tokenizer, batch_tokens, max_batch_sentences)
+        has_table = getattr(model.config, "position_encoding", "learned") == "learned"
+        positions = getattr(model.config, "max_position_embeddings", None) if has_table else None
+        super().__init__(
+            tokenizer,
+            target_tokenizer,
+            batch_tokens,
+            max_batch_sentences,
+            positions,
+            max_source_tokens,
+        )
         check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         check_finite(model)
         self.model = model.eval()
@@ -104,9 +116,6 @@ class Translator(TextTranslator):
                     f"{type(model).__name__}; leave it out."
                 )
             length_penalty_type = None  # all that other models have is "power"
-        has_table = getattr(model.config, "position_encoding", "learned") == "learned"
-        most = getattr(model.config, "max_position_embeddings", None)
-        self.max_positions = most if has_table else None
         self.max_extra_tokens = first_given(
             max_extra_tokens, getattr(config, "max_extra_tokens", None), PAPER["max_extra_tokens"]
         )
@@ -188,7 +197,17 @@ class Translator(TextTranslator):
         """Batches that are translated at a time."""
         if len(self.copies) == 1 and self.is_vaswani and self.model.device.type == "cpu":
             return min(torch.get_num_threads(), MOST_WORKERS)
-        return len(self.copies)
+        return 1 if hasattr(self._thread, "model") else len(self.copies)
+
+    def sharing(self) -> Callable[[int, int], None]:
+        """As above; a thread has one copy of the model."""
+        threads = torch.get_num_threads()
+
+        def take(number: int, num_sharing: int) -> None:
+            torch.set_num_threads(max(1, threads // num_sharing))
+            self._thread.model = self.copies[number % len(self.copies)]
+
+        return take
 
     def map_batches(
         self, answer: Callable[[list[int]], list[Answer]], batches: list[list[int]]
@@ -199,21 +218,13 @@ class Translator(TextTranslator):
         of their own: each step of a search has many small operators, which threads that share them
         wait for.
         """
-        threads = torch.get_num_threads()
         workers = min(self.num_workers, len(batches))
         draws = self.model.generation_config.do_sample  # in an order that must be the same
         if workers < 2 or draws:
             yield from super().map_batches(answer, batches)
             return
-        free: SimpleQueue[PreTrainedModel] = SimpleQueue()
-        for worker in range(workers):
-            free.put(self.copies[worker % len(self.copies)])
-
-        def begin() -> None:
-            torch.set_num_threads(max(1, threads // workers))
-            self._thread.model = free.get()
-
-        pool = ThreadPoolExecutor(workers, "batch", begin)
+        threads, take, numbers = torch.get_num_threads(), self.sharing(), itertools.count()
+        pool = ThreadPoolExecutor(workers, "batch", lambda: take(next(numbers), workers))
         try:
             yield from pool.map(answer, batches)
         finally:
@@ -234,14 +245,7 @@ class Translator(TextTranslator):
         num_return_sequences: int | None = None,
         sampling: Sampling | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source of a batch, or samples.
-
-        Args:
-            sources: ids, each ending in `</s>`.
-            prefixes: target ids that each translation starts with, without start and `</s>`.
-            num_return_sequences: how many, with their log-probabilities; `None` for one without.
-            sampling: draws in place of a search.
-        """
+        """As above; without `num_return_sequences` the best one, and no log-probability."""
         prefixes = prefixes or [[]] * len(sources)
         if len(set(map(len, prefixes))) > 1:  # padding on the left is not for all models
             return self._by_prefix_length(

@@ -4,7 +4,6 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from transformers import ByT5Tokenizer
 
 from tests.training.runs import RECIPE, results_of, write_pairs
 from training.data import files
@@ -33,8 +32,9 @@ def folder(tmp_path_factory):
     (folder / "torn" / "tokenizer_config.json").write_text("{}")
     shutil.copytree(folder / "model", folder / "two")
     tokenizer.save_pretrained(folder / "two" / "target_tokenizer")
-    VaswaniForConditionalGeneration(config).save_pretrained(folder / "bytes")
-    ByT5Tokenizer().save_pretrained(folder / "bytes")  # of Python alone, as Marian's
+    shutil.copytree(folder / "two", folder / "small")
+    few = VaswaniConfig(**SIZES, target_vocab_size=20, share_embeddings=False, vocab_size=300)
+    VaswaniForConditionalGeneration(few).save_pretrained(folder / "small")
     return folder
 
 
@@ -53,8 +53,11 @@ def command(folder, *options):
             "tokenizer=.*other is not that of",
         ),
         ("--model_name_or_path empty", "empty"),
-        ("--model_name_or_path two", "two has a tokenizer of its own for targets"),
-        ("--model_name_or_path bytes", "The tokenizer of .*bytes is a ByT5Tokenizer"),
+        (
+            "--model_name_or_path two --tokenizer model",
+            "tokenizer=.*model is not that of .*two: one of them has a target_tokenizer/",
+        ),
+        ("--model_name_or_path small", "The tokenizer .*small has 300 pieces and .*small 20"),
         ("--tokenizer empty", "empty has no tokenizer that can be loaded"),
         ("--tokenizer torn", "torn has no tokenizer that can be loaded"),
         ("--tokenizer no/where/else", "tokenizer=no/where/else is neither a folder nor an id"),

@@ -1,0 +1,244 @@
+# Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
+"""python -m benchmarks.finetune RUN [--work FOLDER] [--updates 800] [--test_sentences 1000]
+
+What does fine-tuning give and take away? RUN is a model of `multi30k_small`. It becomes a Marian
+folder as OPUS-MT's are, the model that a stranger would have: its pieces become SentencePiece's
+byte pairs, each side gets a vocabulary and an embedding of its own, that of the targets in another
+order, and an output bias. It says what it said before.
+
+That folder is converted, fine-tuned by the recipe `finetune` on the demo's text, made-up dates and
+amounts, alone and with Multi30k mixed in, for `--updates` each, and goes back to Marian and to
+CTranslate2. Reported are the scores on both test sets before and after, and how many
+translations the other two make alike.
+
+VASWANI_DATA names the folder of Multi30k. What is in FOLDER already is not made again, so that a
+killed run goes on where it was.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentencepiece import sentencepiece_model_pb2
+from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerBase
+
+from benchmarks.report import first_sentences, print_table, write_report
+from training.data.demo_text import demo_pairs
+from vaswani_hf import Translator, VaswaniConfig, VaswaniForConditionalGeneration
+from vaswani_hf.conversion import from_marian, to_ctranslate2, to_marian
+from vaswani_hf.conversion.marian import marian_from_vaswani
+from vaswani_hf.conversion.targets import new_folder
+from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
+
+
+REPOSITORY = Path(__file__).parents[1]
+LANGUAGES = {"source": "en", "target": "de"}
+BEAMS = {"length_penalty": 1.0, "length_penalty_type": "power"}  # which Marian has too
+METRICS = ("bleu", "chrf++")
+UNKNOWN = "<unk>"
+# A third of the highest rate that RUN was trained with: the updates are few.
+LEARNING_RATE = 5e-4
+
+
+def multi30k(split: str, side: str) -> str:
+    """The file of a split and a side."""
+    folder = os.environ.get("VASWANI_DATA", REPOSITORY.parent / "shared" / "data")
+    return str(Path(folder) / "multi30k" / f"{split}.{LANGUAGES[side]}.gz")
+
+
+def write_texts(work: Path, count: int) -> None:
+    """The demo's text, and as many pairs of Multi30k's test set, as files."""
+    most = {"train": None, "validation": 100, "test": count}
+    for split, pairs in demo_pairs().items():
+        text = "".join(f"{source}\t{target}\n" for source, target in pairs[: most[split]])
+        (work / f"dates.{split}.tsv").write_text(text, encoding="utf-8")
+    sides = (first_sentences(multi30k("test_2016", side), count) for side in LANGUAGES)
+    text = "".join(f"{source}\t{target}\n" for source, target in zip(*sides, strict=True))
+    (work / "general.tsv").write_text(text, encoding="utf-8")
+
+
+def sentencepiece_of(tokenizer: PreTrainedTokenizerBase) -> bytes:
+    """A SentencePiece model that merges as a tokenizer of `train_tokenizer` does.
+
+    It has no bytes: a character that is no piece is unknown.
+    """
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    merged = ["".join(halves) for halves in rules["merges"]]
+    letters = [piece for piece in rules["vocab"] if len(piece) == 1]
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.pieces.add(piece=UNKNOWN, score=0.0, type=2)
+    for rank, piece in enumerate([*merged, *letters]):
+        proto.pieces.add(piece=piece, score=-float(rank), type=1)
+    proto.trainer_spec.model_type = 2  # byte pairs
+    proto.trainer_spec.vocab_size = len(proto.pieces)
+    proto.trainer_spec.bos_id = proto.trainer_spec.eos_id = proto.trainer_spec.pad_id = -1
+    proto.trainer_spec.unk_id = 0
+    proto.normalizer_spec.name = "identity"
+    return proto.SerializeToString()
+
+
+def write_marian(run: str, folder: Path) -> None:
+    """RUN as a Marian folder with two vocabularies."""
+    tokenizer = AutoTokenizer.from_pretrained(run)
+    old = VaswaniForConditionalGeneration.from_pretrained(run)
+    pieces = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
+    # Marian's special pieces have the same ids on both sides.
+    fixed = 1 + max(tokenizer.convert_tokens_to_ids(tokenizer.all_special_tokens))
+    order = [*range(fixed), *reversed(range(fixed, len(pieces)))]
+    changes = {"target_vocab_size": len(pieces), "share_embeddings": False, "output_bias": True}
+    new = VaswaniForConditionalGeneration(
+        VaswaniConfig.from_dict({**old.config.to_dict(), **changes})
+    )
+    tensors = old.state_dict()
+    embedding = tensors.pop("model.shared.weight")
+    for side, rows in (("encoder", embedding), ("decoder", embedding[order])):
+        tensors[f"model.{side}.embed_tokens.weight"] = rows
+    tensors["lm_head.weight"] = embedding[order]
+    tensors["lm_head.bias"] = torch.ones(len(pieces))  # of all logits: changes no probability
+    new.load_state_dict(tensors)
+    with new_folder(folder) as place:
+        marian_from_vaswani(new).save_pretrained(place)
+        with tempfile.TemporaryDirectory() as name:
+            files = [Path(name) / file for file in ("source.spm", "target.spm", "s.json", "t.json")]
+            for file in files[:2]:
+                file.write_bytes(sentencepiece_of(tokenizer))
+            for file, places in ((files[2], range(len(pieces))), (files[3], order)):
+                ids = {pieces[place]: token for token, place in enumerate(places)}
+                file.write_text(json.dumps(ids), encoding="utf-8")
+            MarianTokenizer(
+                *map(str, files[:3]),
+                target_vocab_file=str(files[3]),
+                separate_vocabs=True,
+                **{
+                    name: getattr(tokenizer, name)
+                    for name in ("unk_token", "eos_token", "pad_token")
+                },
+            ).save_pretrained(place)
+
+
+def train(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The results of a fine-tuning, which goes on where it was, or is there already."""
+    if not (folder / "results.json").is_file():
+        given = {**options, "output_dir": folder, "resume_from_checkpoint": "auto"}
+        words = [
+            [f"--{name}", *(value if isinstance(value, list) else [str(value)])]
+            for name, value in given.items()
+        ]
+        command = [
+            sys.executable,
+            "training/run.py",
+            "finetune",
+            *(word for each in words for word in each),
+        ]
+        print(shlex.join(command), flush=True)
+        subprocess.run(command, cwd=REPOSITORY, check=True)
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
+def convert(way: Any, source: Path, target: Path, **options: Any) -> None:
+    """Convert, unless it is done."""
+    if not target.exists():
+        way(source, target, **options)
+
+
+def translations(translator: Any, sentences: list[str]) -> list[str]:
+    """By beam search, alike for all engines."""
+    return translator(sentences, num_beams=4, length_penalty=1.0)
+
+
+def main() -> None:
+    """Train, measure, print the table and write it to `results/`."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", help="folder of a model of multi30k_small")
+    parser.add_argument("--work", type=Path, default=Path("runs/finetune"))
+    parser.add_argument("--updates", type=int, default=800, help="of a fine-tuning, at most")
+    parser.add_argument("--test_sentences", type=int, default=1000, help="of each test set")
+    parser.add_argument("--num_beams", type=int, default=4)
+    parser.add_argument("--sentences", type=int, default=200, help="that engines are compared on")
+    parser.add_argument("--results", type=Path, help="folder of the report")
+    arguments = parser.parse_args()
+    work = arguments.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    write_texts(work, arguments.test_sentences)
+    if not (work / "marian").exists():
+        write_marian(arguments.run, work / "marian")
+    sample = {f"sample_{side}": multi30k("val", side) for side in LANGUAGES}
+    convert(from_marian, work / "marian", work / "model", **sample)
+    tuning = {
+        **{"model_name_or_path": work / "model", "general_file": work / "general.tsv"},
+        **{f"{split}_file": work / f"dates.{split}.tsv" for split in ("validation", "test")},
+        **{"source_tokens": 1000, "target_tokens": 1000, "learning_rate": LEARNING_RATE},
+        **{"max_steps": arguments.updates, "num_beams": arguments.num_beams},
+        **{"eval_steps": 75, "save_steps": 75, "use_cpu": True, "disable_tqdm": True, **BEAMS},
+    }
+    corpora = [
+        {"name": "dates and amounts", "weight": 1, "train_file": str(work / "dates.train.tsv")},
+        {
+            **{"name": "Multi30k", "weight": 1},
+            **{f"train_{side}": multi30k("train", side) for side in LANGUAGES},
+        },
+    ]
+    mixed = {"corpora": [json.dumps(corpus) for corpus in corpora]}
+    alone = {"train_file": work / "dates.train.tsv"}
+    found = {
+        "with Multi30k": train({**tuning, **mixed}, work / "mixed"),
+        "alone": train({**tuning, **alone}, work / "alone"),
+    }
+    rows = [
+        {
+            "training text": f"dates and amounts, {name}",
+            "test set": {"test": "dates and amounts", "general": "Multi30k"}[split],
+            **{
+                f"{shown} {when}": round(results[key][split][metric], 2)
+                for metric, shown in (("bleu", "BLEU"), ("chrf++", "chrF++"))
+                for when, key in (("before", "scores_before"), ("after", "scores"))
+            },
+            "signatures": [results["scores"][split][f"{name}_signature"] for name in METRICS],
+        }
+        for name, results in found.items()
+        for split in ("test", "general")
+    ]
+    print_table([{key: row[key] for key in row if key != "signatures"} for row in rows])
+    same = engines_alike(work, arguments.sentences)
+    print(f"of {arguments.sentences} translations alike: {same}")
+    training = {name: results["training"] for name, results in found.items()}
+    report = {"scores": rows, "same_translations": same, "sentences": arguments.sentences}
+    report |= {
+        name: getattr(arguments, name) for name in ("updates", "test_sentences", "num_beams")
+    }
+    write_report("finetune", {**report, "training": training}, arguments.results)
+
+
+def engines_alike(work: Path, count: int) -> dict[str, int]:
+    """How many translations of Marian and CTranslate2 are ours, of the mixed model."""
+    convert(to_marian, work / "mixed", work / "mixed-marian")
+    convert(to_ctranslate2, work / "mixed", work / "mixed-ctranslate2")
+    pieces = Path("source.spm"), Path("target.spm")
+    assert all(
+        (work / "mixed-marian" / name).read_bytes() == (work / "marian" / name).read_bytes()
+        for name in pieces
+    )
+    sentences = first_sentences(multi30k("test_2016", "source"), count)
+    ours = translations(Translator.from_pretrained(work / "mixed", device="cpu"), sentences)
+    others = {
+        "Marian": Translator.from_pretrained(work / "mixed-marian", device="cpu"),
+        "CTranslate2": CTranslate2Translator(work / "mixed-ctranslate2", device="cpu"),
+    }
+    return {
+        name: sum(
+            one == other
+            for one, other in zip(ours, translations(translator, sentences), strict=True)
+        )
+        for name, translator in others.items()
+    }
+
+
+if __name__ == "__main__":
+    main()
