@@ -91,10 +91,11 @@ def score(model: Path, gold: list[Tree], *, num_beams: int, constrained: bool) -
     begun = time.monotonic()
     found = parser.sequences(words)
     seconds = time.monotonic() - begun
-    tags = set(parser.pieces.tags.values())
+    has_words = parser.pieces.has_words
+    references = [" ".join(linearize(tree, has_words=has_words)) for tree in gold]
     parses = [
-        parse_of(sentence_of(each), str(sequence), " ".join(linearize(tree)), tags)
-        for each, sequence, tree in zip(words, found, gold, strict=True)
+        parse_of(sentence_of(each), str(sequence), reference, parser.pieces)
+        for each, sequence, reference in zip(words, found, references, strict=True)
     ]
     figures = {"sentences": len(parses), "seconds": seconds}
     return figures | figures_of(parses) | details_of(parses)
