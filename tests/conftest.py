@@ -135,7 +135,17 @@ def _letters(chooser: random.Random, count: int) -> list[str]:
 
 @pytest.fixture(scope="session")
 def unlearned_parser() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """A model that has learned nothing, and a tokenizer that knows the words of trees."""
+    """A model that has learned nothing, and a tokenizer that knows tags and brackets."""
+    return _unlearned_parser(has_words=False)
+
+
+@pytest.fixture(scope="session")
+def unlearned_parser_with_words() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """As `unlearned_parser`, for trees that have their words in them."""
+    return _unlearned_parser(has_words=True)
+
+
+def _unlearned_parser(*, has_words: bool) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     from tests.parsing.treebank import SENTENCES
     from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
     from vaswani_hf.parsing import linearize, tree_of_text
@@ -146,7 +156,9 @@ def unlearned_parser() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         [" ".join(tree.words()) for tree in trees] * 3,
         vocab_size=340,
         are_files=False,
-        whole_words=tree_words([linearize(tree) for tree in trees]),
+        whole_words=tree_words(
+            [linearize(tree, has_words=has_words) for tree in trees], has_words=has_words
+        ),
         show_progress=False,
     )
     torch.manual_seed(0)

@@ -5,7 +5,7 @@ import torch
 from transformers import LogitsProcessorList
 
 from vaswani_hf import train_tokenizer
-from vaswani_hf.parsing import TreeConstraint, TreePieces, linearize, repair_tree, tree_of_text
+from vaswani_hf.parsing import TreeConstraint, TreePieces, linearize, tree_of_text
 from vaswani_hf.parsing.constraint import tree_words
 
 
@@ -92,19 +92,54 @@ def test_a_limit_without_room_for_a_tree_is_refused(pieces):
         TreeConstraint(pieces, [0])
 
 
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("", OPENING),
+        ("(S", OPENING | {"the"}),
+        ("(S the", {f"/{tag}" for tag in TAGS}),
+        ("(S the /DT", OPENING | {""}),  # the mark alone, of a word that is spelled
+        ("(S the /DT z", {"w"}),
+        ("(S the /DT zw", {f"/{tag}" for tag in TAGS}),
+        ("(S the /DT zw /NN", {")S"}),
+        ("(S the /DT zw /NN )S", END),
+        ("(S zw", set()),  # not the word that comes next
+    ],
+)
+def test_words_in_trees_are_those_of_the_sentence(unlearned_parser_with_words, prefix, expected):
+    tokenizer = unlearned_parser_with_words[1]
+    pieces = TreePieces.of(tokenizer)
+    assert set(pieces.tags.values()) == TAGS
+    constraint = TreeConstraint.of(pieces, torch.tensor([tokenizer("the zw")["input_ids"]]))
+    ids = [START, *(ids_of(tokenizer, prefix) if prefix else [])]
+    for length in range(1, len(ids) + 1):
+        scores = constraint(torch.tensor([ids[:length]]), torch.zeros(1, len(tokenizer)))
+    found = {tokenizer.decode(int(token)) for token in (scores[0] > -math.inf).nonzero()}
+    assert found == (expected or END)
+
+
 WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-priced , the cat .")]
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("extra", [3, 40])
+@pytest.mark.parametrize(
+    ("parser", "extra"),
+    [
+        ("unlearned_parser", 3),
+        ("unlearned_parser", 40),
+        ("unlearned_parser_with_words", 9),  # six words have six tags, and a bracket around them
+        ("unlearned_parser_with_words", 40),
+    ],
+)
 @pytest.mark.parametrize("length_penalty_type", ["wu", "power"])
 def test_whatever_the_model_says_every_output_is_a_tree(
-    unlearned_parser, pieces, num_beams, extra, length_penalty_type
+    request, parser, num_beams, extra, length_penalty_type
 ):
-    model, tokenizer = unlearned_parser
+    model, tokenizer = request.getfixturevalue(parser)
+    pieces = TreePieces.of(tokenizer)
     batch = tokenizer([" ".join(words) for words in WORDS], return_tensors="pt", padding=True)
     limits = batch["attention_mask"].sum(dim=1) + extra
-    constraint = TreeConstraint(pieces, pieces.num_words(batch["input_ids"]), limits.tolist())
+    constraint = TreeConstraint.of(pieces, batch["input_ids"], limits.tolist())
     found = model.generate(
         **batch,
         logits_processor=LogitsProcessorList([constraint]),
@@ -115,9 +150,9 @@ def test_whatever_the_model_says_every_output_is_a_tree(
     for words, text in zip(
         WORDS, tokenizer.batch_decode(found, skip_special_tokens=True), strict=True
     ):
-        tree, repairs = repair_tree(text.split(), words, set(pieces.tags.values()))
+        tree, repairs = pieces.tree_of(text, words)
         assert not repairs
-        assert linearize(tree) == text.split()
+        assert linearize(tree, has_words=pieces.has_words) == text.split()
 
 
 def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):
@@ -129,6 +164,13 @@ def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):
     for length in range(2, ids.shape[1] + 1):
         constraint(ids[:, :length], scores)
     torch.testing.assert_close(constraint(ids[:, :1], scores), expected)
+
+
+def test_a_vocabulary_with_words_in_its_trees_needs_those_of_the_sentence(
+    unlearned_parser_with_words,
+):
+    with pytest.raises(ValueError, match=r"use TreeConstraint\.of"):
+        TreeConstraint(TreePieces.of(unlearned_parser_with_words[1]), [2])
 
 
 def test_words_of_trees_come_in_the_order_of_a_vocabulary():

@@ -11,12 +11,44 @@ from vaswani_hf.parsing import Repairs, linearize, repair_tree, tree_of, tree_of
 # Vinyals et al. 2015, figure 2.
 DOG = "(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))"
 DOG_TOKENS = "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
+DOG_WITH_WORDS = "(S (NP John /NNP )NP (VP has /VBZ (NP a /DT dog /NN )NP )VP . /. )S"
 
 
 def test_the_example_of_the_paper_becomes_its_sequence():
     tree = tree_of_text(DOG)
     assert linearize(tree) == DOG_TOKENS.split()
     assert tree_of(DOG_TOKENS.split(), "John has a dog .".split()) == tree
+
+
+def test_each_word_may_stand_before_its_tag():
+    tree, words = tree_of_text(DOG), "John has a dog .".split()
+    assert linearize(tree, has_words=True) == DOG_WITH_WORDS.split()
+    assert tree_of(DOG_WITH_WORDS.split(), words, has_words=True) == tree
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected", "repairs"),
+    [
+        ("(S a /A b /B )S", "(S (A a) (B b))", {}),
+        ("(S a /A c /B )S", "(S (A a) (B b))", {"changed_words": 1}),  # another word
+        ("(S a /A b )S", "(S (A a) (XX b))", {"changed_words": 1}),  # no tag
+        ("(S a (NP b /B )NP )S", "(S (XX a) (NP (B b)))", {"changed_words": 1}),
+        ("(S a /C b /B )S", "(S (XX a) (B b))", {"changed_words": 1}),  # no such tag
+        ("(S a /A )S", "(S (A a) (XX b))", {"missing_words": 1}),
+        ("(S a /A b /B c /A )S", "(S (A a) (B b))", {"extra_words": 1}),
+        ("(S a /A b /B", "(S (A a) (B b))", {"missing_brackets": 1}),
+    ],
+)
+def test_a_sequence_with_words_is_mended_and_counted(tokens, expected, repairs):
+    tree, found = repair_tree(tokens.split(), ["a", "b"], tags={"A", "B"}, has_words=True)
+    assert (str(tree), found) == (expected, Repairs(**repairs))
+
+
+def test_words_that_look_like_tags_are_words():
+    tree = tree_of_text("(S (A /A) (B /) (A A))")
+    tokens = linearize(tree, has_words=True)
+    assert tokens == "(S /A /A / /B A /A )S".split()
+    assert tree_of(tokens, tree.words(), has_words=True) == tree
 
 
 @pytest.mark.parametrize(
@@ -50,28 +82,32 @@ def test_a_sequence_that_is_no_tree_is_refused():
         repair_tree(["(S"], [])
 
 
-@given(trees)
-def test_a_tree_needs_no_repair(tree):
-    found, repairs = repair_tree(linearize(tree), tree.words(), tags=set(TAGS))
+@pytest.mark.parametrize("has_words", [False, True])
+@given(tree=trees)
+def test_a_tree_needs_no_repair(has_words, tree):
+    tokens = linearize(tree, has_words=has_words)
+    found, repairs = repair_tree(tokens, tree.words(), tags=set(TAGS), has_words=has_words)
     assert found == tree
     assert not repairs
 
 
-TOKENS = [f"{side}{label}" for side in "()" for label in LABELS] + [*TAGS, "(", ")", "word"]
+TOKENS = [f"{side}{label}" for side in "()" for label in LABELS]
+TOKENS += [*TAGS, *(f"/{tag}" for tag in TAGS), "(", ")", "/", "word"]
 
 
-@given(trees, st.data())
-def test_a_damaged_tree_becomes_one_over_exactly_its_words(tree, data):
-    tokens, words = linearize(tree), tree.words()
+@pytest.mark.parametrize("has_words", [False, True])
+@given(tree=trees, data=st.data())
+def test_a_damaged_tree_becomes_one_over_exactly_its_words(has_words, tree, data):
+    tokens, words = linearize(tree, has_words=has_words), tree.words()
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(tokens)))
         kind = data.draw(st.sampled_from(["put in", "take out", "replace"]))
         new = [] if kind == "take out" else [data.draw(st.sampled_from(TOKENS))]
         tokens[place : place + (kind != "put in")] = new
-    found, repairs = repair_tree(tokens, words, tags=set(TAGS))
+    found, repairs = repair_tree(tokens, words, tags=set(TAGS), has_words=has_words)
     assert found.words() == words
     # What has been mended is a tree, and a sequence that needed no repair is that tree's.
     assert tree_of_text(str(found)) == found
     if not repairs:
-        assert linearize(found) == tokens
+        assert linearize(found, has_words=has_words) == tokens
     assert all(count >= 0 for count in dataclasses.asdict(repairs).values())

@@ -8,6 +8,7 @@ from tests.training.runs import RECIPE, results_of, run_here
 
 PARSING = """
 task: parsing
+words_in_trees: true
 train_trees: [{folder}/trees]
 validation_trees: [{folder}/trees]
 vocab_size: 340
@@ -15,7 +16,7 @@ d_model: 16
 max_steps: 4
 eval_strategy: steps
 eval_steps: 4
-max_extra_tokens: 8
+max_extra_tokens: 16
 constrained_search: true
 metric_for_best_model: f1
 save_total_limit: 3

@@ -130,7 +130,7 @@ def _load_training_text(arguments: DataArguments, seed: int) -> Dataset:
 def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
     trees = tree_files_of(arguments, split)
     if trees is not None:
-        return pairs_of_trees(trees, split)
+        return pairs_of_trees(trees, split, has_words=arguments.words_in_trees)
     files = files_of(arguments, split)
     if files is not None:
         return pairs_of_files(files, arguments, split)
@@ -162,7 +162,8 @@ def stream_pairs(arguments: DataArguments) -> IterableDataset:
     """
     trees = tree_files_of(arguments, "train")
     if trees is not None:
-        return pairs_of_trees(trees, "train", streaming=True)
+        has_words = arguments.words_in_trees
+        return pairs_of_trees(trees, "train", has_words=has_words, streaming=True)
     files = files_of(arguments, "train")
     if files is not None:
         return pairs_of_files(files, arguments, "train", streaming=True)

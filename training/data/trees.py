@@ -63,16 +63,24 @@ def _files_below(path: Path) -> list[Path]:
     return found
 
 
-def pairs_of_trees(files: tuple[Path, ...], split: str, *, streaming: bool = False) -> Any:
+def pairs_of_trees(
+    files: tuple[Path, ...], split: str, *, has_words: bool = False, streaming: bool = False
+) -> Any:
     """A `Dataset` of columns `source` and `target`; an `IterableDataset` when streaming.
 
     Trees are without traces and functions; one of traces alone is no pair.
+
+    Args:
+        files: of trees.
+        split: for messages.
+        has_words: whether the words stand in the targets.
+        streaming: whether they are read as they are asked for.
 
     Raises:
         ValueError: if a file cannot be read, which is named with the line, or there is no tree.
             When streaming, once the line is reached.
     """
-    how = {"files": files, "state": state_of(files)}
+    how: dict[str, Any] = {"files": files, "state": state_of(files), "has_words": has_words}
     if next(_rows(**how), None) is None:
         raise ValueError(
             f"{', '.join(map(str, files))}: no tree is there; split {split} needs some."
@@ -82,9 +90,10 @@ def pairs_of_trees(files: tuple[Path, ...], split: str, *, streaming: bool = Fal
         return kind.from_generator(_rows, gen_kwargs=how, features=TEXTS)
 
 
-def _rows(files: tuple[Path, ...], state: Any) -> Iterator[dict[str, str]]:
+def _rows(files: tuple[Path, ...], state: Any, has_words: bool) -> Iterator[dict[str, str]]:
     for file in files:
         for tree in read_trees(file):
             clean = without_traces(tree)
             if clean is not None:
-                yield {"source": sentence_of(clean.words()), "target": " ".join(linearize(clean))}
+                target = " ".join(linearize(clean, has_words=has_words))
+                yield {"source": sentence_of(clean.words()), "target": target}

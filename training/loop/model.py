@@ -187,7 +187,8 @@ def build_tokenizers(arguments: Arguments, corpus: Corpus, checkpoint: str | Non
         is_parsing = arguments.training.task == PARSING
         whole_words: list[str] = []
         if is_parsing:
-            whole_words = tree_words(map(str.split, corpus.sentences(("target",))))
+            sequences = (text.split(" ") for text in corpus.sentences(("target",)))
+            whole_words = tree_words(sequences, has_words=arguments.data.words_in_trees)
         # Python handles signals in the main thread only, and not while that merges pieces, which
         # takes minutes.
         with ThreadPoolExecutor(1) as learner:

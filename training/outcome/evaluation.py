@@ -134,10 +134,9 @@ def _evaluation_of_parses(
     by_place: Mapping[int, str],
     pieces: TreePieces,
 ) -> Evaluation:
-    tags = set(pieces.tags.values())
     sources = pairs["source"]
     parses = [
-        parse_of(source, by_place[place], reference, tags)
+        parse_of(source, by_place[place], reference, pieces)
         for place, (source, reference) in enumerate(zip(sources, pairs["target"], strict=True))
     ]
     trees = tuple(
@@ -168,8 +167,7 @@ def _translate(
         limits = inputs["attention_mask"].sum(dim=1) + args.max_extra_tokens
         if args.generation_max_length is not None:
             limits = limits.clamp(max=args.generation_max_length)
-        num_words = pieces.num_words(inputs["input_ids"])
-        constraint = TreeConstraint(pieces, num_words, limits.tolist())
+        constraint = TreeConstraint.of(pieces, inputs["input_ids"], limits.tolist())
         options["logits_processor"] = LogitsProcessorList([constraint])
     with torch.no_grad(), trainer.compute_loss_context_manager():
         generated = model.generate(

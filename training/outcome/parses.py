@@ -2,7 +2,7 @@
 """What a model that parses scores: EVALB's F1, tags, and what was no tree (section 6.3)."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vaswani_hf.parsing import (
@@ -10,7 +10,7 @@ from vaswani_hf.parsing import (
     SentenceScore,
     Summary,
     Tree,
-    repair_tree,
+    TreePieces,
     score_parse,
     tree_of,
 )
@@ -29,18 +29,18 @@ class Parse(NamedTuple):
     score: SentenceScore
 
 
-def parse_of(sentence: str, sequence: str, reference: str, tags: Collection[str]) -> Parse:
+def parse_of(sentence: str, sequence: str, reference: str, pieces: TreePieces) -> Parse:
     """Read what a model has found.
 
     Args:
         sentence: its words, with a space between two.
-        sequence: of tags and brackets, that the model has found.
+        sequence: that the model has found.
         reference: that of the right tree.
-        tags: those that the model knows.
+        pieces: of the model's trees.
     """
     words = sentence.split(" ")
-    tree, repairs = repair_tree(sequence.split(), words, tags)
-    gold = tree_of(reference.split(" "), words)
+    tree, repairs = pieces.tree_of(sequence, words)
+    gold = tree_of(reference.split(" "), words, has_words=pieces.has_words)
     return Parse(tree, repairs, gold, score_parse(gold, tree))
 
 

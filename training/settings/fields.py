@@ -146,6 +146,13 @@ class DataArguments:
             "`wsj` has them"
         },
     )
+    words_in_trees: bool = field(
+        default=False,
+        metadata={
+            "help": "parsing: write each word before its tag in the sequence of a tree, which a "
+            "small model learns sooner"
+        },
+    )
     train_trees: list[str] = field(
         default_factory=list,
         metadata={

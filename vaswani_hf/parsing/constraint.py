@@ -7,7 +7,7 @@ Shapes: `B` sentences, `K` beams, `V` pieces, `P` pieces of trees.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedTokenizerBase
 
 from ..tokenization_vaswani import BYTES, SPECIAL_TOKENS, WORD_START
+from .linearization import TAG_MARK, Repairs, leaves_of, repair_tree
+from .trees import Tree
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class TreePieces:
         closing: id and label of each bracket that closes.
         end: id of the piece that ends a sequence.
         word_starts: `(V,)`, the pieces that a word of a sentence begins with.
+        has_words: whether the words stand in a sequence, each before its tag.
     """
 
     tags: dict[int, str]
@@ -34,6 +37,7 @@ class TreePieces:
     closing: dict[int, str]
     end: int
     word_starts: Tensor
+    has_words: bool = False
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "TreePieces":
@@ -62,25 +66,54 @@ class TreePieces:
                 f"and brackets; the model was not trained with task: parsing."
             )
         starts = [piece.startswith(WORD_START) for piece in pieces]
-        return cls(tags, opening, closing, int(tokenizer.eos_token_id), torch.tensor(starts))
+        has_words = all(len(tag) > 1 and tag.startswith(TAG_MARK) for tag in tags.values())
+        if has_words:
+            tags = {token: tag.removeprefix(TAG_MARK) for token, tag in tags.items()}
+        end = int(tokenizer.eos_token_id)
+        return cls(tags, opening, closing, end, torch.tensor(starts), has_words)
 
     def num_words(self, input_ids: Tensor) -> list[int]:
         """The words of each sentence of ids `(B, S)`."""
         return self.word_starts.to(input_ids.device)[input_ids].sum(dim=1).tolist()
 
+    def tree_of(self, sequence: str, words: Sequence[str]) -> tuple[Tree, Repairs]:
+        """The tree that a decoded sequence is of, or is mended to, and what was mended.
 
-def tree_words(trees: Iterable[Sequence[str]]) -> list[str]:
+        Args:
+            sequence: with a space between two tokens.
+            words: of the sentence.
+        """
+        tokens = [token for token in sequence.split(" ") if token]
+        return repair_tree(tokens, words, set(self.tags.values()), has_words=self.has_words)
+
+    def words(self, input_ids: Tensor) -> list[list[list[int]]]:
+        """The pieces of each word of each sentence of ids `(B, S)`."""
+        starts = self.word_starts.to(input_ids.device)[input_ids].tolist()
+        sentences = []
+        for row, is_start in zip(input_ids.tolist(), starts, strict=True):
+            places = [place for place, starts_word in enumerate(is_start) if starts_word]
+            end = row.index(self.end) if self.end in row else len(row)
+            bounds = zip(places, [*places[1:], end], strict=True)
+            sentences.append([row[begin:stop] for begin, stop in bounds])
+        return sentences
+
+
+def tree_words(trees: Iterable[Sequence[str]], *, has_words: bool = False) -> list[str]:
     """Tags and brackets of sequences, in the order in which a vocabulary has them.
 
     A bracket that opens has its counterpart, even where the sequences lack it.
 
     Args:
         trees: as `linearize` gives them.
+        has_words: as for `linearize`.
     """
     tags, labels = set(), set()
     for tokens in trees:
-        for token in tokens:
-            if token[0] in "()":
+        pairs = leaves_of(tokens) if has_words else ((token, None) for token in tokens)
+        for token, word in pairs:
+            if word is not None:
+                tags.add(TAG_MARK + token)
+            elif token[0] in "()":
                 labels.add(token[1:])
             else:
                 tags.add(token)
@@ -93,7 +126,8 @@ class _State(NamedTuple):
 
     stack: "tuple[str, _Stack] | None" = None
     depth: int = 0
-    num_words: int = 0
+    num_words: int = 0  # whole ones, with their tags
+    num_pieces: int = 0  # of the next word, that are written already
     is_empty: bool = False
     is_over: bool = False  # ended, or no beginning of a tree
 
@@ -106,31 +140,50 @@ class TreeConstraint(LogitsProcessor):
     """Lets through only what can still become a tree over the words of its sentence.
 
     A tree has one root, each of its brackets holds a word, and it has as many tags as the sentence
-    has words. Where room gets short, only what ends in time is let through. The state of a prefix
-    follows from that of the step before, so that a step costs the same however long it is.
+    has words; where the words stand in it, they are those of the sentence. Where room gets short,
+    only what ends in time is let through. The state of a prefix follows from that of the step
+    before, so that a step costs the same however long it is.
 
     Args:
         pieces: of the tokenizer.
         num_words: of each sentence of the batch; its beams stand one after the other.
         max_tokens: tokens that each sequence may have, with its end; `None` for any number, whose
             trees may then be cut off by the limit of the search.
+        words: the pieces of each word of each sentence, by `pieces.words`; needed where the words
+            stand in a sequence. `TreeConstraint.of` finds them.
 
     Raises:
         ValueError: if a sentence has no words, or not even the smallest tree has room.
     """
 
     def __init__(
-        self, pieces: TreePieces, num_words: Sequence[int], max_tokens: Sequence[int] | None = None
+        self,
+        pieces: TreePieces,
+        num_words: Sequence[int],
+        max_tokens: Sequence[int] | None = None,
+        words: Sequence[Sequence[Sequence[int]]] | None = None,
     ) -> None:
         self.pieces, self.num_words = pieces, list(num_words)
+        if pieces.has_words != (words is not None):
+            raise ValueError(
+                "The words stand in the trees of this vocabulary; use TreeConstraint.of."
+                if pieces.has_words
+                else "The trees of this vocabulary are without words; leave out words."
+            )
+        self.words = words or [[[]] * count for count in self.num_words]
+        # Tokens that the words from each one on take, with their tags.
+        self._tokens_from = [_sums_to_the_end(map(len, words)) for words in self.words]
         self.max_tokens = [math.inf] * len(self.num_words) if max_tokens is None else max_tokens
-        for place, (words, most) in enumerate(zip(self.num_words, self.max_tokens, strict=True)):
-            if words < 1:
+        for place, (words_of_one, most) in enumerate(
+            zip(self.num_words, self.max_tokens, strict=True)
+        ):
+            if words_of_one < 1:
                 raise ValueError(f"Sentence {place} of the batch (counted from 0) has no words.")
-            if most < words + 3:  # a bracket around them, and the end
+            least = self._tokens_from[place][0] + 3  # a bracket around them, and the end
+            if most < least:
                 raise ValueError(
-                    f"A tree over {words} words needs {words + 3} tokens, and sentence {place} of "
-                    f"the batch (counted from 0) may have {most}; raise the limit of the search."
+                    f"A tree over {words_of_one} words needs {least} tokens, and sentence {place} "
+                    f"of the batch (counted from 0) may have {most}; raise the limit of the search."
                 )
         ids = [*pieces.tags, *pieces.opening, *pieces.closing, pieces.end]
         self._ids = torch.tensor(ids)  # (P,)
@@ -142,6 +195,23 @@ class TreeConstraint(LogitsProcessor):
         self._states: dict[bytes, _State] = {}
         self._prompt_length = 0
 
+    @classmethod
+    def of(
+        cls, pieces: TreePieces, input_ids: Tensor, max_tokens: Sequence[int] | None = None
+    ) -> Self:
+        """For a batch of sentences.
+
+        Args:
+            pieces: of the tokenizer.
+            input_ids: `(B, S)`, the sentences.
+            max_tokens: as for `TreeConstraint`.
+
+        Raises:
+            ValueError: as for `TreeConstraint`.
+        """
+        words = pieces.words(input_ids) if pieces.has_words else None
+        return cls(pieces, pieces.num_words(input_ids), max_tokens, words)
+
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Forbid pieces after prefixes `(B * K, length)` in their scores `(B * K, V)`."""
         rows = input_ids.cpu().numpy()
@@ -149,6 +219,7 @@ class TreeConstraint(LogitsProcessor):
             self._prompt_length = rows.shape[1]
         num_beams = len(rows) // len(self.num_words)
         allowed = np.zeros((len(rows), len(self._ids)), dtype=bool)
+        of_words: list[tuple[int, int]] = []  # a row, and the piece of a word that may follow
         states: dict[bytes, _State] = {}
         for place, row in enumerate(rows):
             prefix = row.tobytes()
@@ -158,48 +229,92 @@ class TreeConstraint(LogitsProcessor):
             state = states.get(key)
             if state is None:
                 before = self._states.get(key[: -row.itemsize])
-                state = self._after(row) if before is None else self._step(before, int(row[-1]))
+                state = (
+                    self._after(row, sentence)
+                    if before is None
+                    else self._step(before, int(row[-1]), sentence)
+                )
                 states[key] = state
             num_tokens = rows.shape[1] - self._prompt_length
-            self._allow(allowed[place], state, sentence, num_tokens)
+            piece = self._allow(allowed[place], state, sentence, num_tokens)
+            if piece is not None:
+                of_words.append((place, piece))
         self._states = states
         ids = self._ids.to(scores.device)
         is_forbidden = torch.from_numpy(~allowed).to(scores.device)
         kept = scores[:, ids].masked_fill(is_forbidden, -math.inf)
-        return torch.full_like(scores, -math.inf).index_copy_(1, ids, kept)
+        result = torch.full_like(scores, -math.inf).index_copy_(1, ids, kept)
+        if of_words:
+            places = tuple(torch.tensor(of_words, device=scores.device).T)
+            result[places] = scores[places]
+        return result
 
-    def _after(self, row: Sequence[int]) -> _State:
+    def _after(self, row: Sequence[int], sentence: int) -> _State:
         """The state after a whole prefix."""
         state = _State()
         for token in row[self._prompt_length :]:
-            state = self._step(state, int(token))
+            state = self._step(state, int(token), sentence)
         return state
 
-    def _step(self, state: _State, token: int) -> _State:
+    def _step(self, state: _State, token: int, sentence: int) -> _State:
         """The state after one more token; what is forbidden leads nowhere."""
         if state.is_over:
             return _OVER
-        if token in self.pieces.tags:
-            return state._replace(num_words=state.num_words + 1, is_empty=False)
+        word = self._next_word(state, sentence)
+        if state.num_pieces < len(word) and token == word[state.num_pieces]:
+            return state._replace(num_pieces=state.num_pieces + 1)
+        if token in self.pieces.tags and state.num_pieces == len(word):
+            return state._replace(num_words=state.num_words + 1, num_pieces=0, is_empty=False)
+        if state.num_pieces:
+            return _OVER
         if (label := self.pieces.opening.get(token)) is not None:
             return state._replace(stack=(label, state.stack), depth=state.depth + 1, is_empty=True)
         if self.pieces.closing.get(token) is not None and state.stack is not None:
             return state._replace(stack=state.stack[1], depth=state.depth - 1, is_empty=False)
         return _OVER
 
-    def _allow(self, allowed: np.ndarray, state: _State, sentence: int, num_tokens: int) -> None:
-        """Mark what may follow among `(P,)` pieces; after the end, the end again."""
+    def _next_word(self, state: _State, sentence: int) -> Sequence[int]:
+        """The pieces of the word that comes next; none after the last one, or without words."""
+        words = self.words[sentence]
+        return words[state.num_words] if state.num_words < len(words) else []
+
+    def _allow(
+        self, allowed: np.ndarray, state: _State, sentence: int, num_tokens: int
+    ) -> int | None:
+        """Mark what may follow among `(P,)` pieces; after the end, the end again.
+
+        Returns:
+            The piece of a word that may follow, if one may.
+        """
         words_left = self.num_words[sentence] - state.num_words
-        is_root_there = state.stack is None and (state.num_words or state.is_over)
+        is_root_there = state.stack is None and not state.num_pieces and state.num_words
         if is_root_there or state.is_over:
             allowed[-1] = True
-            return
-        # What is open must be closed, and each word have its tag, before the end.
-        needed = words_left + state.depth + 1
+            return None
+        word = self._next_word(state, sentence)
+        if state.num_pieces:
+            if state.num_pieces < len(word):
+                return word[state.num_pieces]
+            allowed[self._tags] = True
+            return None
+        # What is open must be closed, and each word be there with its tag, before the end.
+        needed = self._tokens_from[sentence][state.num_words] + state.depth + 1
         room = self.max_tokens[sentence] - num_tokens
-        if words_left:
-            # Alone, a word needs no bracket.
-            allowed[self._tags] = state.stack is not None or self.num_words[sentence] == 1
-            allowed[self._opening] = room >= needed + 2
         if state.stack is not None and not state.is_empty and (state.depth > 1 or not words_left):
             allowed[self._closing[state.stack[0]]] = True
+        if words_left:
+            allowed[self._opening] = room >= needed + 2
+            # Alone, a word needs no bracket.
+            if state.stack is not None or self.num_words[sentence] == 1:
+                if word:
+                    return word[0]
+                allowed[self._tags] = True
+        return None
+
+
+def _sums_to_the_end(lengths: Iterable[int]) -> list[int]:
+    """How many tokens the words from each place on have, a tag each included, and 0 at the end."""
+    sums = [0]
+    for length in reversed(list(lengths)):
+        sums.append(sums[-1] + length + 1)
+    return sums[::-1]

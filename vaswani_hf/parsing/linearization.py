@@ -6,14 +6,19 @@ The tree `(S (NP (NNP John)) (VP (VBZ sleeps)) (. .))` of the sentence `John sle
 each word its tag. The words come from the sentence, so that no output can change them. Vinyals et
 al. replace all tags by `XX`; the code of the paper's authors keeps them (tensor2tensor,
 `words_and_tags_from_wsj_tree`), as we do: EVALB knows punctuation by its tags.
+
+With its words it becomes `(S (NP John /NNP )NP (VP sleeps /VBZ )VP . /. )S`: a model that writes
+each word before its tag cannot lose its place in the sentence.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .trees import TOP, Tree, walk
+from .words import sentence_of
 
 
+TAG_MARK = "/"  # begins a tag that stands behind its word
 UNKNOWN_TAG = "XX"  # of a word that the sequence has no tag for
 
 
@@ -26,7 +31,7 @@ class Repairs:
         surplus_brackets: that had to go, as they close nothing or hold no word.
         missing_words: of the sentence, for which there was no tag.
         extra_words: tags beyond the words of the sentence.
-        changed_words: tokens that are no tag where a word's tag should be.
+        changed_words: tokens that are no tag where a word's tag should be, or another word.
     """
 
     missing_brackets: int = 0
@@ -40,32 +45,74 @@ class Repairs:
         return self != Repairs()
 
 
-def linearize(tree: Tree) -> list[str]:
-    """The sequence of a tree, without its words."""
-    return [
-        node.label if node.word is not None else f"{')' if is_end else '('}{node.label}"
-        for node, is_end in walk(tree)
-    ]
+def linearize(tree: Tree, *, has_words: bool = False) -> list[str]:
+    """The sequence of a tree.
+
+    Args:
+        tree: to write as brackets and tags.
+        has_words: whether each word stands before its tag, which then begins with a slash.
+    """
+    tokens: list[str] = []
+    for node, is_end in walk(tree):
+        if node.word is None:
+            tokens.append(f"{')' if is_end else '('}{node.label}")
+        elif has_words:
+            tokens += [sentence_of([node.word]), TAG_MARK + node.label]
+        else:
+            tokens.append(node.label)
+    return tokens
 
 
-def tree_of(tokens: Sequence[str], words: Sequence[str]) -> Tree:
+def leaves_of(tokens: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """The brackets and tags of a sequence with words, and the word before each tag.
+
+    Yields:
+        A bracket or tag, the tag without its slash, and the word; `None` where there is none. Of a
+        word without a tag the tag is `""`.
+    """
+    word: str | None = None
+    for token in tokens:
+        is_bracket = _is_bracket(token)
+        if word is not None and not is_bracket and token.startswith(TAG_MARK):
+            yield token.removeprefix(TAG_MARK), word
+            word = None
+            continue
+        if word is not None:
+            yield "", word
+        word = None if is_bracket else token
+        if is_bracket:
+            yield token, None
+    if word is not None:
+        yield "", word
+
+
+def _is_bracket(token: str) -> bool:
+    return len(token) > 1 and token[0] in "()"
+
+
+def tree_of(tokens: Sequence[str], words: Sequence[str], *, has_words: bool = False) -> Tree:
     """The tree that a sequence describes.
 
     Args:
         tokens: as `linearize` gives them.
         words: of the sentence.
+        has_words: as for `linearize`.
 
     Raises:
         ValueError: if they are no tree over these words; `repair_tree` makes one.
     """
-    tree, repairs = repair_tree(tokens, words)
+    tree, repairs = repair_tree(tokens, words, has_words=has_words)
     if repairs:
         raise ValueError(f"'{' '.join(tokens)}' is no tree over {len(words)} words: {repairs}.")
     return tree
 
 
 def repair_tree(
-    tokens: Sequence[str], words: Sequence[str], tags: Collection[str] | None = None
+    tokens: Sequence[str],
+    words: Sequence[str],
+    tags: Collection[str] | None = None,
+    *,
+    has_words: bool = False,
 ) -> tuple[Tree, Repairs]:
     """A tree over exactly these words that keeps what it can of a sequence.
 
@@ -78,6 +125,8 @@ def repair_tree(
         tokens: a sequence that is meant to be a tree.
         words: of the sentence, at least one.
         tags: the tags that there are; `None` for any.
+        has_words: as for `linearize`. A word of the sequence that is not the one of the sentence
+            counts as changed.
 
     Returns:
         The tree, and what was mended.
@@ -98,7 +147,8 @@ def repair_tree(
             levels[-1].append(Tree(label, tuple(children)))
         return 0 if children else 2
 
-    for token in tokens:
+    pairs = leaves_of(tokens) if has_words else ((token, None) for token in tokens)
+    for token, word in pairs:
         if token.startswith("(") and len(token) > 1:
             labels.append(token[1:])
             levels.append([])
@@ -114,8 +164,10 @@ def repair_tree(
         elif num_words == len(words):
             num_extra += 1
         else:
-            is_tag = not set("()") & set(token) and (tags is None or token in tags)
-            num_changed += not is_tag
+            is_tag = bool(token) and not set("()") & set(token)
+            is_tag = is_tag and (tags is None or token in tags)
+            is_right = word is None or word == sentence_of([words[num_words]])
+            num_changed += not (is_tag and is_right)
             levels[-1].append(Tree(token if is_tag else UNKNOWN_TAG, word=words[num_words]))
             num_words += 1
     while labels:

@@ -14,7 +14,6 @@ from ..translation import Translator
 from ..translation.forcing import padded
 from ..translation.sentences import in_chunks
 from .constraint import TreeConstraint, TreePieces
-from .linearization import repair_tree
 from .trees import Tree
 from .words import sentence_of, treebank_words, words_of
 
@@ -78,9 +77,8 @@ class TreeParser:
         self, sentences: Sequence[Sequence[str]], *, progress: bool = False
     ) -> list[Tree | None]:
         """As a call, of sentences that are lists of words."""
-        tags = set(self.pieces.tags.values())
         return [
-            None if sequence is None else repair_tree(sequence.split(), words, tags)[0]
+            None if sequence is None else self.pieces.tree_of(sequence, words)[0]
             for words, sequence in zip(
                 sentences, self.sequences(sentences, progress=progress), strict=True
             )
@@ -138,7 +136,7 @@ class TreeParser:
         processors = LogitsProcessorList()
         if self.constrained:
             limits = [len(source) + translator.max_extra_tokens for source in sources]
-            processors.append(TreeConstraint(self.pieces, self.pieces.num_words(input_ids), limits))
+            processors.append(TreeConstraint.of(self.pieces, input_ids, limits))
         found = translator.model.generate(
             input_ids=input_ids,
             attention_mask=padded([[1] * len(source) for source in sources], 0, device),

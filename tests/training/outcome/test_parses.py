@@ -1,18 +1,19 @@
 import pytest
+import torch
 
 from training.outcome.metrics import EvalbF1
 from training.outcome.parses import details_of, figures_of, parse_of
-from vaswani_hf.parsing import score_parse, tree_of_text
+from vaswani_hf.parsing import TreePieces, score_parse, tree_of_text
 
 
 SENTENCE, GOLD = "a b , c", "(S (NP DT NN )NP , (VP VBZ )VP )S"
-TAGS = {"DT", "NN", ",", "VBZ"}
+PIECES = TreePieces(dict(enumerate(["DT", "NN", ",", "VBZ"])), {}, {}, 9, torch.zeros(10))
 
 
 def test_a_sequence_is_scored_with_the_punctuation_of_the_right_tree():
     # By hand: of S, NP and VP the label of the last is wrong; of the tags those of `,` and `c`, and
     # `,` is no word that counts. EVALB alone would leave the sentence out.
-    parse = parse_of(SENTENCE, "(S (NP DT NN )NP NN (NP NN )NP )S", GOLD, TAGS)
+    parse = parse_of(SENTENCE, "(S (NP DT NN )NP NN (NP NN )NP )S", GOLD, PIECES)
     assert not parse.repairs
     score = parse.score
     assert (score.matched, score.gold_brackets, score.test_brackets) == (2, 3, 3)
@@ -21,9 +22,9 @@ def test_a_sequence_is_scored_with_the_punctuation_of_the_right_tree():
 
 def test_figures_and_details_are_those_of_all_sentences():
     parses = [
-        parse_of(SENTENCE, GOLD, GOLD, TAGS),
-        parse_of(SENTENCE, "(S (NP DT NN )NP , (VP VBZ", GOLD, TAGS),
-        parse_of("a", "", "(NP NN )NP", TAGS),
+        parse_of(SENTENCE, GOLD, GOLD, PIECES),
+        parse_of(SENTENCE, "(S (NP DT NN )NP , (VP VBZ", GOLD, PIECES),
+        parse_of("a", "", "(NP NN )NP", PIECES),
     ]
     # By hand: 6 of 7 brackets are found (the last tree has none); 6 of 7 words have their tag.
     figures = figures_of(parses)
