@@ -72,6 +72,7 @@ END = {"</s>"}
         ("(S (NP DT NN )NP", 2, None, {")S"}),
         ("(S (NP DT NN )NP )S", 2, None, END),
         ("(S DT NN )S </s>", 2, None, END),
+        ("(S DT NN NN", 2, None, END),  # a word too many: a beam that is lost
         # Room for 7: four are there, and a word, its bracket and the end need three.
         ("(S (NP DT )NP", 2, 7, TAGS),
         ("(S (NP DT )NP", 2, 9, OPENING | TAGS),

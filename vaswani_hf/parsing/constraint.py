@@ -263,7 +263,8 @@ class TreeConstraint(LogitsProcessor):
         word = self._next_word(state, sentence)
         if state.num_pieces < len(word) and token == word[state.num_pieces]:
             return state._replace(num_pieces=state.num_pieces + 1)
-        if token in self.pieces.tags and state.num_pieces == len(word):
+        is_word_left = state.num_words < self.num_words[sentence]
+        if token in self.pieces.tags and is_word_left and state.num_pieces == len(word):
             return state._replace(num_words=state.num_words + 1, num_pieces=0, is_empty=False)
         if state.num_pieces:
             return _OVER
