@@ -1,9 +1,7 @@
 """The search of the grammar, against nltk's own."""
 
 import pytest
-from nltk import ViterbiParser
 
-from benchmarks.parsing_floor import Grammar, nltk_tree, our_tree
 from tests.parsing.treebank import SENTENCES
 
 
@@ -15,6 +13,9 @@ MORE = [
 
 @pytest.fixture(scope="module")
 def grammar(tmp_path_factory):
+    pytest.importorskip("nltk")
+    from benchmarks.parsing_floor import Grammar
+
     path = tmp_path_factory.mktemp("floor") / "trees"
     path.write_text("".join(f"{line}\n" for line in [*SENTENCES, *MORE] * 2))
     return Grammar(path, siblings=2, parents=0, beam=100.0)
@@ -25,6 +26,10 @@ def grammar(tmp_path_factory):
     ["the cat sees the dog by John .", "John sleeps .", "dog", "the dog by John sees the cat"],
 )
 def test_the_most_likely_tree_is_the_one_that_nltk_finds(grammar, sentence):
+    from nltk import ViterbiParser
+
+    from benchmarks.parsing_floor import nltk_tree, our_tree
+
     words = sentence.split()
     (expected,) = ViterbiParser(grammar.pcfg).parse([grammar.form(word) for word in words])
     expected.un_chomsky_normal_form()
