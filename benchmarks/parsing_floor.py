@@ -130,8 +130,8 @@ class Grammar:
             root.collapse_unary()
             root.chomsky_normal_form(horzMarkov=siblings, vertMarkov=parents)
             productions += root.productions()
-        grammar = induce_pcfg(Nonterminal(TOP), productions)
-        symbols = sorted({rule.lhs().symbol() for rule in grammar.productions()})
+        self.pcfg = induce_pcfg(Nonterminal(TOP), productions)
+        symbols = sorted({rule.lhs().symbol() for rule in self.pcfg.productions()})
         self.names = symbols
         places = {symbol: place for place, symbol in enumerate(symbols)}
         total = Counter(rule.lhs().symbol() for rule in productions)
@@ -139,7 +139,7 @@ class Grammar:
         self.prior = np.log(share).astype(np.float32)
         self.words: dict[str, list[tuple[int, float]]] = {}
         unary, binary = [], []
-        for rule in grammar.productions():
+        for rule in self.pcfg.productions():
             parent, log = places[rule.lhs().symbol()], np.log(rule.prob())
             if rule.is_lexical():
                 self.words.setdefault(str(rule.rhs()[0]), []).append((parent, log))

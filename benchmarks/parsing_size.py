@@ -71,11 +71,12 @@ def plan(folder: Path, num_updates: int) -> dict[str, Any]:
     """What a dry run of `parsing_wsj` says, and what it took."""
     options = ["--treebank", str(folder / "wsj"), "--dry_run", "true"]
     watch = Watch(["parsing_wsj", *options, "--dry_run_updates", str(num_updates)], folder)
-    rows = dict(
-        line.strip().split("  ", 1) for line in watch.output().splitlines() if "  " in line.strip()
-    )
+    rows: dict[str, str] = {}
+    for line in watch.output().splitlines():
+        name, _, value = line.strip().partition("  ")
+        rows.setdefault(name, value.strip())  # the memory of parameters comes after their number
     return {
-        **{name: rows[name].strip() for name in (*PLAN, *MEASURED) if name in rows},
+        **{name: rows[name] for name in (*PLAN, *MEASURED) if name in rows},
         "seconds": watch.seconds,
         "peak_resident_bytes": watch.peak_bytes,
     }

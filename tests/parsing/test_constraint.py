@@ -72,6 +72,7 @@ END = {"</s>"}
         ("(S (NP DT NN )NP", 2, None, {")S"}),
         ("(S (NP DT NN )NP )S", 2, None, END),
         ("(S DT NN )S </s>", 2, None, END),
+        ("(S DT NN NN", 2, None, END),  # a word too many: a beam that is lost
         # Room for 7: four are there, and a word, its bracket and the end need three.
         ("(S (NP DT )NP", 2, 7, TAGS),
         ("(S (NP DT )NP", 2, 9, OPENING | TAGS),
@@ -164,6 +165,26 @@ def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):
     for length in range(2, ids.shape[1] + 1):
         constraint(ids[:, :length], scores)
     torch.testing.assert_close(constraint(ids[:, :1], scores), expected)
+
+
+def test_a_word_has_the_score_of_all_words(unlearned_parser_with_words):
+    tokenizer = unlearned_parser_with_words[1]
+    pieces = TreePieces.of(tokenizer)
+    sentence = torch.tensor([tokenizer("the cat")["input_ids"]])
+    ids = torch.tensor([[START, *ids_of(tokenizer, "(S")]])
+    torch.manual_seed(0)
+    scores = torch.randn(1, len(tokenizer)).log_softmax(dim=1)
+    constraint = TreeConstraint.of(pieces, sentence)
+    constraint(ids[:, :1], scores)
+    found = constraint(ids, scores)[0]
+    # By hand: all that is neither tag nor bracket nor the end.
+    others = {*pieces.tags, *pieces.opening, *pieces.closing, pieces.end}
+    total = sum(
+        math.exp(scores[0, token]) for token in range(len(tokenizer)) if token not in others
+    )
+    assert float(found[sentence[0, 0]]) == pytest.approx(math.log(total), abs=1e-5)
+    bracket = next(iter(pieces.opening))
+    assert found[bracket] == scores[0, bracket]
 
 
 def test_a_vocabulary_with_words_in_its_trees_needs_those_of_the_sentence(

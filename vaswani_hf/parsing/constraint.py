@@ -140,8 +140,8 @@ class TreeConstraint(LogitsProcessor):
     """Lets through only what can still become a tree over the words of its sentence.
 
     A tree has one root, each of its brackets holds a word, and it has as many tags as the sentence
-    has words; where the words stand in it, they are those of the sentence. Where room gets short,
-    only what ends in time is let through. The state of a prefix follows from that of the step
+    has words; where the words stand in it, they are those of the sentence, and have the score of
+    all words together. Where room gets short, only what ends in time is let through. The state of a prefix follows from that of the step
     before, so that a step costs the same however long it is.
 
     Args:
@@ -245,8 +245,12 @@ class TreeConstraint(LogitsProcessor):
         kept = scores[:, ids].masked_fill(is_forbidden, -math.inf)
         result = torch.full_like(scores, -math.inf).index_copy_(1, ids, kept)
         if of_words:
-            places = tuple(torch.tensor(of_words, device=scores.device).T)
-            result[places] = scores[places]
+            places, words = torch.tensor(of_words, device=scores.device).T
+            # What the model is asked is whether a word comes, not which: else it would rather open
+            # brackets than say a word that it has not expected.
+            is_no_word = torch.zeros_like(scores[0], dtype=torch.bool).index_fill_(0, ids, True)
+            any_word = scores[places].masked_fill(is_no_word, -math.inf).logsumexp(dim=1)
+            result[places, words] = any_word
         return result
 
     def _after(self, row: Sequence[int], sentence: int) -> _State:
@@ -263,7 +267,8 @@ class TreeConstraint(LogitsProcessor):
         word = self._next_word(state, sentence)
         if state.num_pieces < len(word) and token == word[state.num_pieces]:
             return state._replace(num_pieces=state.num_pieces + 1)
-        if token in self.pieces.tags and state.num_pieces == len(word):
+        is_word_left = state.num_words < self.num_words[sentence]
+        if token in self.pieces.tags and is_word_left and state.num_pieces == len(word):
             return state._replace(num_words=state.num_words + 1, num_pieces=0, is_empty=False)
         if state.num_pieces:
             return _OVER
