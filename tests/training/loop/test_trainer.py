@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import accelerate
@@ -136,7 +137,7 @@ def test_what_is_private_of_the_trainer_is_all_in_these_contracts():
     # Whatever is overridden more needs its own test below.
     assert {name for name in OVERRIDDEN if name.startswith("_")} == {
         *("_determine_best_metric", "_load_optimizer_and_scheduler", "_run_epoch"),
-        *("_save_checkpoint", "_save_rng_state"),
+        *("_save", "_save_checkpoint", "_save_rng_state"),
     }
 
 
@@ -194,6 +195,12 @@ def test_each_checkpoint_is_saved_by_its_one_method(run):
     folders = [named or arguments for arguments, named in calls_of(run[0], "_save_rng_state")]
     unfinished = [(str(run[0].folder / f"unfinished-checkpoint-{step}"),) for step in steps]
     assert folders == unfinished, changed("Trainer._save_rng_state")
+
+
+def test_what_is_written_of_the_model_is_by_its_one_method(run):
+    told = changed("Trainer._save")
+    folders = [Path(arguments[0]).name for arguments, _ in calls_of(run[0], "_save")]
+    assert folders[:2] == ["unfinished-checkpoint-1", "unfinished-checkpoint-3"], told
 
 
 # What is replaced altogether
