@@ -140,9 +140,9 @@ class TreeConstraint(LogitsProcessor):
     """Lets through only what can still become a tree over the words of its sentence.
 
     A tree has one root, each of its brackets holds a word, and it has as many tags as the sentence
-    has words; where the words stand in it, they are those of the sentence, and have the score of
-    all words together. Where room gets short, only what ends in time is let through. The state of
-    a prefix follows from that of the step before, so that a step costs the same however long it is.
+    has words. Words that stand in it are those of the sentence, and the next one has the score of
+    all words together. Where room gets short, only what ends in time is let through. The state of a
+    prefix follows from that of the step before, so that a step costs the same however long it is.
 
     Args:
         pieces: of the tokenizer.
