@@ -42,6 +42,7 @@ from training.data.mixing import clean_and_mix
 from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint
+from training.loop.guided_alignment import GuidedAlignment
 from training.loop.locking import lock_output_dir
 from training.loop.model import (
     Tokenizers,
@@ -103,7 +104,8 @@ def train(argv: list[str], exits: ExitStack) -> None:
     tokenizer, target_tokenizer = tokenizers
 
     # Section 3: the model
-    model = build_model(arguments, *tokenizers)
+    learns_alignment = corpus.has_links
+    model = build_model(arguments, *tokenizers, learns_alignment=learns_alignment)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
     if training.dry_run:
@@ -125,6 +127,9 @@ def train(argv: list[str], exits: ExitStack) -> None:
         on_checkpoint=pusher.push if pusher else None,
         settings=settings,
         target_tokenizer=target_tokenizer,
+        guided_alignment=(
+            GuidedAlignment(model, training.guided_alignment_weight) if learns_alignment else None
+        ),
     )
     before = None
     if training.model_name_or_path:

@@ -17,6 +17,7 @@ from vaswani_hf.modeling_vaswani import shift_right
 
 from ..settings.budget import TokenBudget
 from .lengths import lengths_of
+from .links import PIECE_LINKS
 
 
 class ArrowPairs(torch.utils.data.Dataset):
@@ -25,7 +26,8 @@ class ArrowPairs(torch.utils.data.Dataset):
     A token never becomes a Python object, which is most of what loading would cost.
 
     Args:
-        pairs: columns `input_ids`, `labels` and maybe `index`; others are not put into batches.
+        pairs: columns `input_ids`, `labels` and maybe `piece_links` and `index`; others are not
+            put into batches.
     """
 
     def __init__(self, pairs: Dataset) -> None:
@@ -41,7 +43,7 @@ class ArrowPairs(torch.utils.data.Dataset):
         return self._rows[places]
 
 
-_BATCH_COLUMNS = ("input_ids", "labels", "index")
+_BATCH_COLUMNS = ("input_ids", "labels", PIECE_LINKS, "index")
 
 
 class PairCollator:
@@ -72,11 +74,12 @@ class PairCollator:
         return collator
 
     def __call__(self, pairs: pa.Table | list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Batch pairs with `input_ids`, `labels` and maybe `index`: a table, or a row each.
+        """Batch pairs with `input_ids`, `labels` and maybe more columns: a table, or a row each.
 
         Returns:
             What the model's `forward` takes: `input_ids` and `attention_mask`, `(B, S)`; `labels`
-            and `decoder_input_ids`, `(B, T)`.
+            and `decoder_input_ids`, `(B, T)`. Of pairs with links also `piece_links`, `(links, 3)`:
+            the place of the pair in the batch, of the source piece and of the target piece.
         """
         (source_ids, sources), (target_ids, targets) = (
             _flat(pairs, side) for side in ("input_ids", "labels")
@@ -93,10 +96,16 @@ class PairCollator:
         labels, _ = pad_right(target_ids, targets, longest[1], IGNORED)
         batch = {"input_ids": input_ids, "attention_mask": is_real.long(), "labels": labels}
         batch["decoder_input_ids"] = shift_right(labels, **self.shifted_ids)
+        columns = pairs.column_names if isinstance(pairs, pa.Table) else pairs[0]
+        if PIECE_LINKS in columns:
+            places, counts = _flat(pairs, PIECE_LINKS)
+            rows = np.repeat(np.arange(len(pairs)), counts // 2)
+            links = np.column_stack((rows, places.reshape(-1, 2)))
+            batch[PIECE_LINKS] = torch.from_numpy(links)
         if isinstance(pairs, pa.Table):
-            if "index" in pairs.column_names:
+            if "index" in columns:
                 batch["index"] = torch.tensor(pairs["index"].to_numpy())
-        elif "index" in pairs[0]:
+        elif "index" in columns:
             batch["index"] = torch.tensor([pair["index"] for pair in pairs])
         return batch
 

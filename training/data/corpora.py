@@ -12,8 +12,11 @@ from ..settings.fields import DataArguments
 
 
 # Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
-_LIST_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
-TEXT_FIELDS = ("dataset", "dataset_config", *_LIST_FIELDS)
+TEXT_FIELDS = (
+    *("dataset", "dataset_config"),
+    *("train_source", "train_target", "train_file", "train_trees"),
+)
+_LIST_FIELDS = (*TEXT_FIELDS[2:], "guided_alignment")
 READING_FIELDS = ("train_split", "source_column", "target_column")  # as the recipe says unless set
 
 
@@ -34,6 +37,7 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
             above 0; if only some have weights; or if training text is also named beside `corpora`.
     """
     if not arguments.corpora:
+        _check_alignment(arguments)
         return [CorpusPlan("train", None, arguments)]
     for name in _LIST_FIELDS:
         if getattr(arguments, name):
@@ -56,6 +60,8 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
             f"corpora: {', '.join(without)} without a weight; sizes are unknown while streaming, "
             f"so give each its weight, such as its number of pairs."
         )
+    for plan in plans:
+        _check_alignment(plan.arguments, f"corpora, {plan.name}: ")
     return plans
 
 
@@ -67,7 +73,7 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
         raise ValueError(f"{where} must be a mapping, got {text!r}: {error}.") from error
     if not isinstance(chosen, dict):
         raise ValueError(f"{where} must be a mapping, got {text!r}.")
-    known = ("name", "weight", *TEXT_FIELDS, *READING_FIELDS)
+    known = ("name", "weight", *TEXT_FIELDS, "guided_alignment", *READING_FIELDS)
     for key in chosen:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
@@ -86,6 +92,27 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
         chosen[key] = [chosen[key]] if isinstance(chosen.get(key), str) else chosen.get(key) or []
     nowhere: dict[str, Any] = {"dataset": None, "dataset_config": None, "corpora": []}
     return CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}))
+
+
+def _check_alignment(arguments: DataArguments, where: str = "") -> None:
+    """Refuse alignments of text that cannot have them."""
+    files = arguments.guided_alignment
+    if not files:
+        return
+    if len(files) != len(arguments.train_source) or arguments.train_file:
+        raise ValueError(
+            f"{where}guided_alignment names {len(files)} files and train_source "
+            f"{len(arguments.train_source)}; give one for each of train_source, and pairs from no "
+            f"other place."
+        )
+    for name, why in [
+        ("streaming", "links are read with the whole text"),
+        ("segmented", "links are of words, and the text is cut into pieces"),
+    ]:
+        if getattr(arguments, name):
+            raise ValueError(
+                f"{where}guided_alignment does not go with {name}: {why}; leave one of them out."
+            )
 
 
 def shares(plans: list[CorpusPlan]) -> list[float] | None:

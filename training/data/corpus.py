@@ -50,6 +50,11 @@ class Corpus:
     rules: CleaningRules | None = None
     checked: CheckedText | None = None
 
+    @property
+    def has_links(self) -> bool:
+        """Whether word alignments are known of some training pairs."""
+        return any(plan.arguments.guided_alignment for plan in self.plans)
+
     def sentences(self, sides: Sequence[str] = ("source", "target")) -> Iterator[str]:
         """The texts that the vocabulary is learned from, by default both sides of usable pairs.
 

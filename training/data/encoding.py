@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from vaswani_hf.tokenization_vaswani import join_pieces
 
 from .files import unwrap_dataset_errors
+from .links import PIECE_LINKS, WORD_LINKS, piece_links
 
 
 def encode_pairs(
@@ -24,6 +25,8 @@ def encode_pairs(
     target_tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Dataset:
     """Add `input_ids` and `labels`, both ending in `</s>`, to columns `source` and `target`.
+
+    To pairs with links of words the links of pieces are added.
 
     What is read from files or the Hub is encoded once: a later run with the same text and the same
     tokenizer finds it in the cache of `datasets`.
@@ -40,6 +43,10 @@ def encode_pairs(
         encoded: dict[str, list[Any]] = encode_texts(
             rows["source"], rows["target"], tokenizer, target_tokenizer
         )
+        if WORD_LINKS in rows:
+            encoded[PIECE_LINKS] = _piece_links(
+                rows, encoded, (tokenizer, target_tokenizer or tokenizer)
+            )
         if segmented:
             encoded |= {side: [text and join_pieces(text) for text in rows[side]] for side in rows}
         return encoded
@@ -52,6 +59,17 @@ def encode_pairs(
     fingerprint = Hasher.hash(made_of)
     with unwrap_dataset_errors():
         return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
+
+
+def _piece_links(
+    rows: dict[str, list[Any]], encoded: dict[str, list[Any]], tokenizers: tuple[Any, Any]
+) -> list[list[int]]:
+    texts = zip(rows["source"], rows["target"], strict=True)
+    ids = zip(encoded["input_ids"], encoded["labels"], strict=True)
+    return [
+        piece_links(links, both, of_both, tokenizers)
+        for links, both, of_both in zip(rows[WORD_LINKS], texts, ids, strict=True)
+    ]
 
 
 _VERSION = 1  # of what `encode_pairs` gives; another number has all text encoded again

@@ -30,6 +30,7 @@ from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
 
 from ..data.corpus import Corpus
 from ..settings.fields import PARSING, Arguments
+from .guided_alignment import choose_head
 from .saving import explain_failed_write
 
 
@@ -211,6 +212,8 @@ def build_model(
     arguments: Arguments,
     tokenizer: PreTrainedTokenizerBase,
     target_tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    learns_alignment: bool = False,
 ) -> VaswaniForConditionalGeneration:
     """A new model by the recipe, or the trained one that is named.
 
@@ -218,10 +221,11 @@ def build_model(
         arguments: of the run.
         tokenizer: of the sources, and of the targets too unless these have one of their own.
         target_tokenizer: the targets' own.
+        learns_alignment: whether a head learns alignments; the model's configuration names it.
 
     Raises:
-        ValueError: if the recipe changes the shape of a trained model, or a new model is to share
-            one embedding where there are two vocabularies.
+        ValueError: if the recipe changes the shape of a trained model, a new model is to share one
+            embedding where there are two vocabularies, or there is no such head.
     """
     training = arguments.training
     if training.model_name_or_path:
@@ -235,6 +239,8 @@ def build_model(
             fields["target_vocab_size"] = len(target_tokenizer)
         tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": writes.eos_token_id}
         model = VaswaniForConditionalGeneration(VaswaniConfig(**fields, **tokens))
+    if learns_alignment:
+        choose_head(model.config, training)
     # The saved model translates with the beam search that it is evaluated with.
     for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
         setattr(model.generation_config, name, getattr(training, name))
