@@ -53,7 +53,10 @@ class Corpus:
     @property
     def has_links(self) -> bool:
         """Whether word alignments are known of some training pairs."""
-        return any(plan.arguments.guided_alignment for plan in self.plans)
+        return any(
+            plan.arguments.guided_alignment or plan.arguments.guided_alignment_of_trees
+            for plan in self.plans
+        )
 
     def sentences(self, sides: Sequence[str] = ("source", "target")) -> Iterator[str]:
         """The texts that the vocabulary is learned from, by default both sides of usable pairs.
@@ -135,7 +138,8 @@ def _load_training_text(arguments: DataArguments, seed: int) -> Dataset:
 def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
     trees = tree_files_of(arguments, split)
     if trees is not None:
-        return pairs_of_trees(trees, split, has_words=arguments.words_in_trees)
+        has_links = arguments.guided_alignment_of_trees and split == "train"
+        return pairs_of_trees(trees, split, has_words=arguments.words_in_trees, has_links=has_links)
     files = files_of(arguments, split)
     if files is not None:
         return pairs_of_files(files, arguments, split)

@@ -61,6 +61,8 @@ def piece_links(
 ) -> list[int]:
     """The links of pieces: every piece of a source word with every one of its target words.
 
+    A word that stays as it is goes piece by piece.
+
     Args:
         word_links: of the pair; `None` for none.
         texts: source and target.
@@ -72,11 +74,11 @@ def piece_links(
     """
     if not word_links:
         return []
-    source = segment(tokenizers[0], ids[0], texts[0]).pieces_of_words
-    target = segment(tokenizers[1], ids[1], texts[1], is_target=True).pieces_of_words
-    links = {
-        link
-        for left, right in zip(word_links[::2], word_links[1::2], strict=True)
-        for link in itertools.product(source[left], target[right])
-    }
+    source = segment(tokenizers[0], ids[0], texts[0])
+    target = segment(tokenizers[1], ids[1], texts[1], is_target=True)
+    links: set[tuple[int, int]] = set()
+    for left, right in zip(word_links[::2], word_links[1::2], strict=True):
+        of_both = source.pieces_of_words[left], target.pieces_of_words[right]
+        is_copy = source.words[left] == target.words[right] and len(set(map(len, of_both))) == 1
+        links.update((zip if is_copy else itertools.product)(*of_both))
     return [place for link in sorted(links) for place in link]

@@ -1,18 +1,21 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Parse trees as pairs: the words of a sentence, and the sequence of its tree (section 6.3)."""
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, IterableDataset
 
 from vaswani_hf.parsing import linearize, read_trees, without_traces
+from vaswani_hf.parsing.linearization import is_bracket
 from vaswani_hf.parsing.words import sentence_of
 
 from ..settings.fields import DataArguments
-from .files import TEXTS, state_of, unwrap_dataset_errors
+from .files import LINKED_TEXTS, TEXTS, state_of, unwrap_dataset_errors
+from .links import WORD_LINKS
 
 
 _SECTIONS = re.compile(r"(\d\d)(?:-(\d\d))?")
@@ -64,7 +67,12 @@ def _files_below(path: Path) -> list[Path]:
 
 
 def pairs_of_trees(
-    files: tuple[Path, ...], split: str, *, has_words: bool = False, streaming: bool = False
+    files: tuple[Path, ...],
+    split: str,
+    *,
+    has_words: bool = False,
+    has_links: bool = False,
+    streaming: bool = False,
 ) -> Any:
     """A `Dataset` of columns `source` and `target`; an `IterableDataset` when streaming.
 
@@ -74,26 +82,56 @@ def pairs_of_trees(
         files: of trees.
         split: for messages.
         has_words: whether the words stand in the targets.
+        has_links: whether pairs have the links of `links_of_tree`.
         streaming: whether they are read as they are asked for.
 
     Raises:
         ValueError: if a file cannot be read, which is named with the line, or there is no tree.
             When streaming, once the line is reached.
     """
-    how: dict[str, Any] = {"files": files, "state": state_of(files), "has_words": has_words}
+    how: dict[str, Any] = {
+        **{"files": files, "state": state_of(files)},
+        **{"has_words": has_words, "has_links": has_links},
+    }
     if next(_rows(**how), None) is None:
         raise ValueError(
             f"{', '.join(map(str, files))}: no tree is there; split {split} needs some."
         )
     with unwrap_dataset_errors():
         kind = IterableDataset if streaming else Dataset
-        return kind.from_generator(_rows, gen_kwargs=how, features=TEXTS)
+        features = LINKED_TEXTS if has_links else TEXTS
+        return kind.from_generator(_rows, gen_kwargs=how, features=features)
 
 
-def _rows(files: tuple[Path, ...], state: Any, has_words: bool) -> Iterator[dict[str, str]]:
+def links_of_tree(tokens: Sequence[str], *, has_words: bool = False) -> list[int]:
+    """The word of the sentence that comes next at each token of a sequence, as flat links.
+
+    A word is linked to itself, its tag too, and a bracket to the word that stands behind it; what
+    closes at the end of the sentence is not linked.
+
+    Args:
+        tokens: as `linearize` gives them.
+        has_words: as for `linearize`.
+    """
+    tags = [place for place, token in enumerate(tokens) if not is_bracket(token)]
+    if has_words:
+        tags = tags[1::2]
+    links = []
+    for word, (before, tag) in enumerate(itertools.pairwise([-1, *tags])):
+        for place in range(before + 1, tag + 1):
+            links += [word, place]
+    return links
+
+
+def _rows(
+    files: tuple[Path, ...], state: Any, has_words: bool, has_links: bool
+) -> Iterator[dict[str, Any]]:
     for file in files:
         for tree in read_trees(file):
             clean = without_traces(tree)
             if clean is not None:
-                target = " ".join(linearize(clean, has_words=has_words))
-                yield {"source": sentence_of(clean.words()), "target": target}
+                tokens = linearize(clean, has_words=has_words)
+                row = {"source": sentence_of(clean.words()), "target": " ".join(tokens)}
+                if has_links:
+                    row[WORD_LINKS] = links_of_tree(tokens, has_words=has_words)
+                yield row

@@ -161,6 +161,13 @@ class DataArguments:
             "small model learns sooner"
         },
     )
+    guided_alignment_of_trees: bool = field(
+        default=False,
+        metadata={
+            "help": "parsing: let a head of the decoder learn which word of the sentence comes "
+            "next, as guided_alignment lets it learn word alignments"
+        },
+    )
     train_trees: list[str] = field(
         default_factory=list,
         metadata={

@@ -67,6 +67,13 @@ def check_task(arguments: Arguments) -> None:
         )
     if task == PARSING and not {"train_trees", "corpora"} & set(trees):
         raise ValueError(f"task={PARSING} learns from trees, and none are named; set train_trees.")
+    if data.guided_alignment_of_trees and task != PARSING:
+        raise ValueError(
+            f"guided_alignment_of_trees is for task={PARSING}, got task={task}; name files in "
+            f"guided_alignment."
+        )
+    if data.guided_alignment_of_trees and data.streaming:
+        raise ValueError("guided_alignment_of_trees does not go with streaming; leave one out.")
     if task == PARSING and data.segmented:
         raise ValueError(f"segmented=True is for translation, got task={task}; leave it out.")
 
@@ -78,7 +85,8 @@ def check_alignment(arguments: Arguments) -> None:
         ValueError: naming the setting.
     """
     data, training = arguments.data, arguments.training
-    if data.guided_alignment or any('"guided_alignment"' in text for text in data.corpora):
+    names_some = data.guided_alignment or data.guided_alignment_of_trees
+    if names_some or any('"guided_alignment"' in text for text in data.corpora):
         for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
             if (getattr(training, name, None) or {}).get("use_reentrant"):
                 raise ValueError(

@@ -72,21 +72,21 @@ def leaves_of(tokens: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """
     word: str | None = None
     for token in tokens:
-        is_bracket = _is_bracket(token)
-        if word is not None and not is_bracket and token.startswith(TAG_MARK):
+        if word is not None and not is_bracket(token) and token.startswith(TAG_MARK):
             yield token.removeprefix(TAG_MARK), word
             word = None
             continue
         if word is not None:
             yield "", word
-        word = None if is_bracket else token
-        if is_bracket:
+        word = None if is_bracket(token) else token
+        if is_bracket(token):
             yield token, None
     if word is not None:
         yield "", word
 
 
-def _is_bracket(token: str) -> bool:
+def is_bracket(token: str) -> bool:
+    """Whether a token of a sequence opens or closes a bracket, and is neither word nor tag."""
     return len(token) > 1 and token[0] in "()"
 
 

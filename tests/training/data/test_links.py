@@ -49,6 +49,13 @@ def test_links_of_words_are_links_of_all_their_pieces(tokenizer):
     assert piece_links([], texts, ids, (tokenizer, tokenizer)) == []
 
 
+def test_a_word_that_stays_is_linked_piece_by_piece(tokenizer):
+    texts = ("abc d", "d abc")
+    ids = tuple(tokenizer(text)["input_ids"] for text in texts)
+    found = piece_links([0, 1, 1, 0], texts, ids, (tokenizer, tokenizer))
+    assert found == [0, 1, 1, 2, 2, 0]
+
+
 def test_pairs_keep_their_links_when_others_are_dropped(files):
     words = tokenizer_of_segmented_text(SOURCES, are_files=False)
     data = arguments(max_length=6)

@@ -1,7 +1,7 @@
 import pytest
 
 from training.data.corpus import load_corpus, read_row, stream_pairs
-from training.data.trees import tree_files_of
+from training.data.trees import links_of_tree, tree_files_of
 from training.settings.fields import DataArguments
 
 
@@ -73,3 +73,26 @@ def test_corpora_are_of_trees_or_of_text(treebank):
     ]
     with pytest.raises(ValueError, match="of one and two one has trees and one other text"):
         load_corpus(DataArguments(corpora=corpora))
+
+
+@pytest.mark.parametrize(
+    ("sequence", "next_words"),
+    [
+        ("(S (NP NNP )NP (VP VBZ )VP . )S", [0, 0, 0, 1, 1, 1, 2, 2]),
+        ("(S (NP John /NNP )NP (VP sleeps /VBZ )VP . /. )S", [0] * 4 + [1] * 4 + [2] * 3),
+        ("(FRAG / // )FRAG", [0, 0, 0]),  # a word that is a slash
+    ],
+)
+def test_each_token_is_linked_to_the_word_that_comes_next(sequence, next_words):
+    has_words = "/" in sequence
+    links = links_of_tree(sequence.split(), has_words=has_words)
+    assert links == [number for place, word in enumerate(next_words) for number in (word, place)]
+
+
+def test_training_pairs_of_trees_have_links_where_that_is_asked_for(treebank):
+    named = {"treebank": str(treebank), "train_trees": ["02"], "validation_trees": ["22"]}
+    corpus = load_corpus(DataArguments(**named, guided_alignment_of_trees=True))
+    assert corpus.has_links and "word_links" not in corpus.splits["validation"].column_names
+    assert corpus.splits["train"]["target"][0] == "(S (NP PRP )NP (VP VBZ )VP . )S"
+    assert corpus.splits["train"]["word_links"][0][::2] == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert not load_corpus(DataArguments(**named)).has_links
