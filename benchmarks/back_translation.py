@@ -76,6 +76,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--results", type=Path, help="folder of the report")
     options, others = parser.parse_known_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)
     torch.set_num_threads(options.threads)
     text, runs = options.output_dir.resolve() / "text", options.output_dir.resolve()
     common = {
