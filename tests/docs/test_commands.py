@@ -71,6 +71,9 @@ def original(copier, unlearned_parser, tmp_path_factory):
     (folder / "new.en").write_text("".join(map(chr, range(0x4E00, 0x5300))) + "\n")
     with (folder / "new.en").open("a") as file:
         file.write((folder / "new.en").read_text())
+    (folder / "page.html").write_text("<p>a <b>b</b> c</p>\n")
+    unit = "<trans-unit><source>a <g>b</g> c</source></trans-unit>"
+    (folder / "app.xlf").write_text(f'<xliff version="1.2"><file>{unit}</file></xliff>')
     for split, count in [("train", 60), ("valid", 3), ("test", 3), ("mono", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)
@@ -112,7 +115,7 @@ def vaswani_hf(argv, given=""):
     """The command of the package; what it writes goes to a file, as it does to a reader's."""
     if ON_THE_HUB in argv:  # see test_the_commands_for_the_hub_run
         return ""
-    if "--split" in argv and importlib.util.find_spec("sentencex") is None:
+    if {"--split", "html", "xliff"} & set(argv) and importlib.util.find_spec("sentencex") is None:
         return ""
     if argv[0] == "serve":
         return serve(argv)

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -42,7 +43,7 @@ from .options import (
     first_given,
     usable_device,
 )
-from .pairs import as_given, sides_of
+from .pairs import Pair, as_given, sides_of
 from .sampling import SamplingNoise
 from .sentences import Answer
 
@@ -106,6 +107,8 @@ class Translator(TextTranslator):
         check_finite(model)
         self.model = model.eval()
         self.copies = [self.model]
+        self._aligning = threading.Lock()
+        self._sample: list[Pair] = []
         self._thread = threading.local()  # has the copy that a thread of its own translates by
         config = model.generation_config
         # Code from the Hub has a class of its own; the config shows that it is a Vaswani model.
@@ -381,6 +384,38 @@ class Translator(TextTranslator):
         sides = sides_of(source, target)
         found = align_pairs(self.pair_reader(chunk_sentences), *sides, aligner, layer, head, step)
         return as_given(source, found)
+
+    def piece_weights(
+        self, sources: list[list[int]], targets: list[list[int]]
+    ) -> Sequence[Sequence[Sequence[float]]]:
+        """As above, by the head that `align` would choose; an ensemble has none of its own.
+
+        Raises:
+            ValueError: if the model does not tell where it looks.
+        """
+        if isinstance(self.model, VaswaniEnsemble):
+            return super().piece_weights(sources, targets)
+        pairs = [
+            Pair(place, source, target, None, None)
+            for place, (source, target) in enumerate(zip(sources, targets, strict=True))
+        ]
+        with self._aligning:
+            aligner = self._own_aligner
+            # A page may have few sentences, and the first one little to choose a head by.
+            self._sample = aligner.sample([*self._sample, *pairs])
+            head = aligner.chosen_head(self._sample)
+            return [matrix.tolist() for matrix in aligner.matrices(pairs, head)]
+
+    @cached_property
+    def _own_aligner(self) -> Aligner:
+        """Aligns by modules of its own, since others may translate by the model meanwhile."""
+        tensors = itertools.chain(self.model.parameters(), self.model.buffers())
+        model = copy.deepcopy(self.model, {id(tensor): tensor for tensor in tensors})
+        return Aligner(model, self.tokenizer, self.target_tokenizer, self.batch_tokens)
+
+    def unknown_id(self) -> int:
+        """The unknown piece, or else padding."""
+        return first_given(self.tokenizer.unk_token_id, self.tokenizer.pad_token_id)
 
     def end_ids(self) -> list[int]:
         """The pieces that end a translation."""
