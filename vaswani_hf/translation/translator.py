@@ -14,19 +14,19 @@ from typing import Any, Self
 
 import torch
 from transformers import (
-    AutoModelForSeq2SeqLM,
     LogitsProcessorList,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from ..generation_vaswani import VaswaniGenerationMixin
-from ..hub.download import fetch
+from ..hub.adapters import find_adapted, find_adapter, has_tokenizer
 from ..search_settings_vaswani import PAPER, POWER, WU
+from .adapters import load_models, with_adapter
 from .alignment import Aligner, align_pairs
 from .engine import TextTranslator
 from .ensemble import VaswaniEnsemble, check_tokenizers
-from .forcing import end_ids_of, forced_log_probs, padded, start_id_of
+from .forcing import end_ids_of, forced_log_probs, input_device, padded, start_id_of
 from .found import Hypothesis
 from .loading import (
     CTRANSLATE2_WEIGHTS,
@@ -151,9 +151,12 @@ class Translator(TextTranslator):
     ) -> Self:
         """Load a model and its tokenizer from a folder or the Hub; or several models, an ensemble.
 
+        An adapter of PEFT is merged into the base model that it names; `with_adapter` takes others.
+
         Args:
-            folder: a folder, or an id on the Hub. A tokenizer in the subfolder `target_tokenizer`
-                is the target's. Several make a `VaswaniEnsemble`; the tokenizers are the first's.
+            folder: a folder, or an id on the Hub, of a model or an adapter. A tokenizer in the
+                subfolder `target_tokenizer` is the target's. Several make a `VaswaniEnsemble`; the
+                tokenizers are the first's.
             revision: branch, tag or commit of a Hub id; `main` unless given.
             token: for private repositories; the one that is logged in unless given.
             device: such as `"cuda"`; `None` for a GPU where there is one. Several, as a list or as
@@ -165,9 +168,11 @@ class Translator(TextTranslator):
             options: as for `Translator`.
 
         Raises:
-            ValueError: if it is a folder of CTranslate2 or cannot be loaded, a device cannot be
-                used, `dtype` is another, or the models cannot be an ensemble.
+            ValueError: if it is a folder of CTranslate2 or cannot be loaded, the base of an adapter
+                is missing or does not fit it, a device cannot be used, `dtype` is another, or the
+                models cannot be an ensemble.
             HubError: if it cannot be fetched from the Hub.
+            ImportError: if there is an adapter, and PEFT is missing.
         """
         names = [folder] if isinstance(folder, str | PathLike) else list(folder)
         for name in names:
@@ -178,13 +183,12 @@ class Translator(TextTranslator):
                 )
         check_dtype(dtype)
         places = list(map(usable_device, device_names(device)))
-        folders = [fetch(name, revision=revision, token=token) for name in names]
-        for path in folders:
+        found = [find_adapted(name, revision=revision, token=token) for name in names]
+        for path in [path for one in found for path in one if path is not None]:
             read_json(path / GENERATION_CONFIG)  # the library ignores a damaged one
-        tokenizers = list(map(load_tokenizers, folders))
+        tokenizers = [load_tokenizers(one.tokenizers) for one in found]
         check_tokenizers(names, tokenizers)
-        type_option = {} if dtype is None else {"dtype": dtype}
-        models = [AutoModelForSeq2SeqLM.from_pretrained(path, **type_option) for path in folders]
+        models = load_models(found, **({} if dtype is None else {"dtype": dtype}))
         is_one = len(models) == 1 and weights is None
         model = models[0] if is_one else VaswaniEnsemble(models, weights)
         copies = [copy.deepcopy(model).to(place) for place in places[1:]]
@@ -194,14 +198,58 @@ class Translator(TextTranslator):
             target_tokenizer=tokenizers[0][1],
             **options,  # type: ignore[arg-type]
         )
-        translator.folder = folders[0]
+        translator.folder = found[0].adapter or found[0].model
         translator.copies += [one.eval() for one in copies]
+        return translator
+
+    def with_adapter(
+        self,
+        folder: str | PathLike[str],
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        **options: object,
+    ) -> Self:
+        """A translator by this one's model with an adapter of PEFT merged into it.
+
+        This one is not changed. Both share the matrices that the adapter leaves alone, so that
+        several adapters on one base need little more memory than the base.
+
+        Args:
+            folder: of the adapter, or its id on the Hub. It is merged into this model, whatever
+                base it names.
+            revision: branch, tag or commit of a Hub id; `main` unless given.
+            token: for private repositories; the one that is logged in unless given.
+            options: as for `Translator`.
+
+        Raises:
+            ValueError: if it is no adapter, or does not fit this model.
+            HubError: if it cannot be fetched from the Hub.
+            ImportError: if PEFT is missing.
+        """
+        path = find_adapter(folder, revision=revision, token=token)
+        read_json(path / GENERATION_CONFIG)
+        first, *others = (with_adapter(one, path) for one in self.copies)
+        tokenizers = self.tokenizer, self.target_tokenizer
+        if has_tokenizer(path):
+            tokenizers = load_tokenizers(path)
+        translator = type(self)(
+            first,
+            tokenizers[0],
+            target_tokenizer=tokenizers[1],
+            **options,  # type: ignore[arg-type]
+        )
+        translator.folder = path
+        translator.copies += [one.eval() for one in others]
         return translator
 
     @property
     def num_workers(self) -> int:
         """Batches that are translated at a time."""
-        if len(self.copies) == 1 and self.is_vaswani and self.model.device.type == "cpu":
+        # Weights that are read from the disk for each use are there for one thread.
+        is_on_disk = "disk" in getattr(self.model, "hf_device_map", {}).values()
+        is_on_cpu = self.model.device.type == "cpu" and not is_on_disk
+        if len(self.copies) == 1 and self.is_vaswani and is_on_cpu:
             return min(torch.get_num_threads(), MOST_WORKERS)
         return 1 if hasattr(self._thread, "model") else len(self.copies)
 
@@ -311,13 +359,14 @@ class Translator(TextTranslator):
             longest, most = max(map(len, sources)), self.max_positions or math.inf
             most_new = min(longest + self.max_extra_tokens, most - num_forced)
             limit = {"max_new_tokens": int(most_new)}
+        device = input_device(model)
         if num_forced:
             start = start_id_of(model)
             starts = [[start, *prefix] for prefix in prefixes]
-            arguments["decoder_input_ids"] = torch.tensor(starts, device=model.device)
+            arguments["decoder_input_ids"] = torch.tensor(starts, device=device)
         return model.generate(
-            input_ids=padded(sources, self.tokenizer.pad_token_id, model.device),
-            attention_mask=padded([[1] * len(source) for source in sources], 0, model.device),
+            input_ids=padded(sources, self.tokenizer.pad_token_id, device),
+            attention_mask=padded([[1] * len(source) for source in sources], 0, device),
             **limit | self.generation | arguments,
         )
 
