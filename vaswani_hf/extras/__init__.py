@@ -16,6 +16,7 @@ EXTRAS = {
     "onnx_ir": "export",
     "onnxruntime": "export",
     "onnxscript": "export",
+    "optuna": "sweep",
     "prometheus_client": "serve",
     "python_multipart": "serve",
     "sacrebleu": "evaluate",
