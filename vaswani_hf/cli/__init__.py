@@ -12,6 +12,7 @@ from ..text.terminal import escape_unprintable
 from .align import add_align
 from .compare import add_compare
 from .convert import add_convert
+from .distill import add_distill
 from .draw import add_draw
 from .evalb import add_evalb
 from .evaluate import add_evaluate
@@ -34,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
         description="Translate with models of 'Attention Is All You Need', serve them, score, "
-        "align and judge translations, parse sentences, convert models, push them to the Hub, "
-        "plot their training, and draw what they do.",
+        "align, judge and distill translations, parse sentences, convert models, push them to the "
+        "Hub, plot their training, and draw what they do.",
     )
     parser.add_argument(
         "--version",
@@ -52,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_align(commands)
     add_evaluate(commands)
     add_compare(commands)
+    add_distill(commands)
     add_parse(commands)
     add_evalb(commands)
     add_convert(commands)
