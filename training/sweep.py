@@ -37,7 +37,7 @@ from training.settings.reading import cast_values, parse_arguments, read_options
 from training.settings.recipes import override, read_recipe, recipe_names
 from training.sweeps.grid import Axis, grid_of, read_axes, read_seeds
 from training.sweeps.picture import draw
-from training.sweeps.report import VALIDATION, Finished, cells_of, report_of, text_of
+from training.sweeps.report import VALIDATION, Finished, report_of, text_of, tsv_of
 from training.sweeps.search import Search, Trial
 from vaswani_hf.evaluation import Metric
 from vaswani_hf.pictures.drawing import THEMES, check_suffix, save_picture
@@ -147,7 +147,8 @@ def train_all(
                 if status in STOPPED or status < 0:
                     stopped = status
                 elif status:
-                    logger.error("%s has failed: status %d.", run.name, status)
+                    where = f" See {folder / run.name}.log." if has_logs else ""
+                    logger.error("%s has failed: status %d.%s", run.name, status, where)
                 else:
                     yield run
     if stopped:
@@ -525,8 +526,7 @@ def write(plan: Plan, settings: Mapping[str, Mapping[str, Any]], metric: Metric)
         json.dumps(dataclasses.asdict(report), indent=1, ensure_ascii=False, default=str) + "\n",
         encoding="utf-8",
     )
-    lines = ["\t".join(cells) + "\n" for cells in cells_of(report)]
-    (folder / f"{REPORT}.tsv").write_text("".join(lines), encoding="utf-8")
+    (folder / f"{REPORT}.tsv").write_text(tsv_of(report), encoding="utf-8")
     print(text_of(report), end="")
     picture = plan.options.picture or folder / f"{REPORT}.png"
     try:

@@ -139,6 +139,19 @@ def test_the_parameter_counts_are_the_models():
         assert f"{count:,}" in read("docs/recipes.md")
 
 
+def test_the_parameter_counts_of_students_are_the_models():
+    import torch
+
+    from training.settings.reading import parse_arguments
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+    for recipe in ("base", "student", "student_tiny"):
+        shape = {**parse_arguments([recipe]).model, "vocab_size": 32000}
+        with torch.device("meta"):
+            count = VaswaniForConditionalGeneration(VaswaniConfig(**shape)).num_parameters()
+        assert f" {count:,} |" in read("docs/distillation.md")
+
+
 def test_the_shown_mistake_is_told_so():
     from training.settings.reading import parse_arguments
 

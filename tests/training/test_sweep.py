@@ -254,7 +254,8 @@ def test_a_sweep_trains_every_combination_and_names_the_best(folder, recipe, cap
     assert [row["fields"]["dropout"] for row in report["rows"]] == [0.1, 0.15, 0.2]
     assert report["rows"][0]["seeds"]["2"]["test"]["bleu"] == 2  # the worst: it is not looked at
     table = [line.split("\t") for line in (folder / "sweep.tsv").read_text().splitlines()]
-    assert table[0][:3] == ["dropout", "num_heads", "seeds"]
+    assert table[0][:4] == ["dropout", "num_heads", "seeds", "score"]
+    assert [float(line[3]) for line in table[1:]] == [row["score"] for row in report["rows"]]
     assert [line[:3] for line in table[1:]] == [[n, "2", "2"] for n in ("0.1", "0.15", "0.2")]
     assert (folder / "sweep.png").stat().st_size > 1000
     # The same command again trains nothing; a longer one only what is new.
@@ -266,7 +267,7 @@ def test_a_sweep_trains_every_combination_and_names_the_best(folder, recipe, cap
 
 def test_a_run_that_failed_is_told_and_the_others_are_judged(folder, recipe, capsys, caplog):
     assert sweep_by(recipe, "--set", "dropout=0.1,0.9") == 1
-    assert "dropout_0.9-seed_42 has failed" in caplog.text
+    assert "has failed: status 1. See runs/dropout_0.9-seed_42.log." in caplog.text
     assert "The best of 1 is dropout=0.1" in capsys.readouterr().out
     assert (folder / "dropout_0.9-seed_42.log").exists()
 

@@ -126,6 +126,11 @@ class Report:
         return self.rows[0]
 
     @property
+    def fields(self) -> list[str]:
+        """What the settings set."""
+        return list(dict.fromkeys(field for row in self.rows for field in row.fields))
+
+    @property
     def level(self) -> list[Row]:
         """The settings that cannot be told from the best one."""
         return [row for row in self.rows[1:] if not row.is_apart]
@@ -260,9 +265,23 @@ def _with_chances(row: Row, system: Any) -> Row:
 # The table
 
 
+FIGURES = ("score", "chrf", "minutes", "behind", "ci", "p_bootstrap", "p_randomization", "is_apart")
+
+
+def tsv_of(report: Report) -> str:
+    """A line of headings, and one for each setting, with its fields and its figures in full."""
+    fields = report.fields
+    rows = [[*fields, "seeds", *FIGURES]]
+    for row in report.rows:
+        values = [*(row.fields.get(field) for field in fields), len(row.seeds)]
+        values += [getattr(row, name) for name in FIGURES]
+        rows.append(["" if value is None else written(value) for value in values])
+    return "".join("\t".join(cells) + "\n" for cells in rows)
+
+
 def cells_of(report: Report) -> list[list[str]]:
-    """A line of headings, and one for each setting."""
-    fields = list(dict.fromkeys(field for row in report.rows for field in row.fields))
+    """The same in short, for a reader."""
+    fields = report.fields
     has_seeds = report.seed_deviation is not None
     metric, chances = SHOWN[report.metric], ["p (bootstrap)", "p (randomization)"]
     titles = [*fields, "seeds", metric, *([] if metric == "chrF++" else ["chrF++"])]
