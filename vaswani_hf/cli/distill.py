@@ -153,15 +153,20 @@ def _sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
 def _sentence(file: str, number: int, line: str, reference: str | None) -> Sentence:
     try:
         found = json.loads(line)
-        source, translations = found["source"], found["translations"]
-        for one in translations:
-            one["text"] + source, one["score"] + 0.0  # both are texts, and the other a number
-        translations[0]
-    except (ValueError, TypeError, KeyError, LookupError):
-        raise ValueError(
-            f"{file}, line {number} is no line of `vaswani-hf translate --format jsonl`."
-        ) from None
-    return Sentence(source, translations, reference)
+    except ValueError:
+        found = None
+    match found:
+        case {"source": str(source), "translations": [_, *_] as several}:
+            if all(map(_is_translation, several)):
+                return Sentence(source, several, reference)
+    raise ValueError(f"{file}, line {number} is no line of `vaswani-hf translate --format jsonl`.")
+
+
+def _is_translation(found: Any) -> bool:
+    match found:
+        case {"text": str(), "score": int() | float()}:
+            return True
+    return False
 
 
 def _threshold(worths: array, share: float | None) -> float:
