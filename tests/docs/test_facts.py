@@ -16,8 +16,11 @@ from vaswani_hf import cli
 
 WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
 FOLDERS = ("benchmarks", "demo", "docs", "examples", "tests", "training", "vaswani_hf")
-# Of every program, ruff, TensorBoard, Slurm.
-ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"}
+# Of every program, ruff, TensorBoard, Slurm, mtdata.
+ELSEWHERE = {
+    *("--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"),
+    "--merge",
+}
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 
 
