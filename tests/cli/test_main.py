@@ -83,10 +83,13 @@ def test_what_a_terminal_cannot_show_is_spelled_out(tmp_path, monkeypatch):
 # library of a model. By the clock this could not be tested.
 COMMANDS = (
     *("translate", "score", "filter", "align", "evaluate", "compare", "convert", "push", "plot"),
+    "merge",
 )
 HELP = ["--help", "--version", *(f"{name} --help" for name in COMMANDS)]
 USAGE_ERRORS = [
-    *("", "transform", "translate", "convert a b", "push a", "plot"),
+    *("", "transform", "translate", "convert a b", "push a", "plot", "merge a"),
+    *("merge nowhere/at/all new", "translate --model m --model n --adapter a"),
+    "translate --model m --adapter a --engine ctranslate2",
     "translate --model m --num_beams four",
     "translate --model m --engine marian",
     "translate --model m --num_beams 0",

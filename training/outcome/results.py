@@ -17,9 +17,11 @@ import yaml
 
 from vaswani_hf import VaswaniForConditionalGeneration
 from vaswani_hf.hub import write_model_card
+from vaswani_hf.hub.folder import has_adapter
 from vaswani_hf.pictures.runs import LOG_HISTORY
 
 from ..data.corpus import Corpus
+from ..loop.adapters import adapter_figures
 from ..loop.saving import explain_failed_write
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import PARSING, Arguments
@@ -110,6 +112,8 @@ class Results:
             },
             "scores": {},
         }
+        if has_adapter(trainer.model):
+            self.figures["adapter"] = adapter_figures(trainer.model)
         self.translations: tuple[Translation, ...] = ()
         self._log_history = trainer.state.log_history
 

@@ -16,6 +16,7 @@ from .draw import add_draw
 from .evalb import add_evalb
 from .evaluate import add_evaluate
 from .filter import add_filter
+from .merge import add_merge
 from .parse import add_parse
 from .plot import add_plot
 from .push import add_push
@@ -35,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
         description="Translate with models of 'Attention Is All You Need', serve them, score, "
-        "filter, align and judge translations, parse sentences, convert models, push them to the "
-        "Hub, plot their training, and draw what they do.",
+        "filter, align and judge translations, parse sentences, convert models, merge adapters "
+        "into them, push them to the Hub, plot their training, and draw what they do.",
     )
     parser.add_argument(
         "--version",
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_parse(commands)
     add_evalb(commands)
     add_convert(commands)
+    add_merge(commands)
     add_vocabulary(commands)
     add_push(commands)
     add_plot(commands)
