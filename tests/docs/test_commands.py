@@ -27,6 +27,7 @@ from tests.conftest import REPOSITORY
 from tests.docs.pages import PAGES, blocks, commands, read
 from tests.parsing.treebank import SENTENCES
 from training.settings.reading import parse_arguments
+from training.sweep import read_plan
 from vaswani_hf import VaswaniForConditionalGeneration, cli, conversion
 from vaswani_hf.hub.folder import export
 
@@ -195,6 +196,11 @@ def python(words, given=""):
     script, *options = words
     if script == "training/run.py":
         parse_arguments(options)
+    elif script == "training/sweep.py":
+        plan = read_plan(options)
+        parse_arguments(
+            [plan.options.recipe, *(f"--{name}={value}" for name, value in plan.common.items())]
+        )
     elif script == "-m" and options[0].startswith("benchmarks."):
         return python([f"{options[0].replace('.', '/')}.py", *options[1:]])
     elif script == "-m":

@@ -19,7 +19,7 @@ FOLDERS = ("benchmarks", "demo", "docs", "examples", "tests", "training", "vaswa
 # Of every program, ruff, TensorBoard, Slurm, mtdata.
 ELSEWHERE = {
     *("--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"),
-    "--merge",
+    *("--job-name", "--merge"),
 }
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 
@@ -39,8 +39,8 @@ def options():
     }
     scripts = {
         name
-        for folder in ("benchmarks", "demo", "examples")
-        for script in (REPOSITORY / folder).glob("*.py")
+        for place in ("benchmarks/*.py", "demo/*.py", "examples/*.py", "training/sweep.py")
+        for script in REPOSITORY.glob(place)
         for name in OPTION.findall(script.read_text(encoding="utf-8"))
     }
     return fields | launcher | scripts | ELSEWHERE
@@ -52,7 +52,7 @@ def test_options_exist(page, options, capsys):
     if named:
         for command in (
             *("translate", "score", "filter", "align", "evaluate", "compare"),
-            *("parse", "evalb", "convert", "push", "plot", "serve"),
+            *("distill", "parse", "evalb", "convert", "push", "plot", "serve"),
             *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
             *("draw positions", "draw schedule", "vocabulary trim", "vocabulary extend"),
             "merge",
@@ -131,6 +131,19 @@ def test_the_parameter_counts_are_the_models():
         with torch.device("meta"):
             count = VaswaniForConditionalGeneration(config).num_parameters()
         assert f"{count:,}" in read("docs/recipes.md")
+
+
+def test_the_parameter_counts_of_students_are_the_models():
+    import torch
+
+    from training.settings.reading import parse_arguments
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+    for recipe in ("base", "student", "student_tiny"):
+        shape = {**parse_arguments([recipe]).model, "vocab_size": 32000}
+        with torch.device("meta"):
+            count = VaswaniForConditionalGeneration(VaswaniConfig(**shape)).num_parameters()
+        assert f" {count:,} |" in read("docs/distillation.md")
 
 
 def test_the_shown_mistake_is_told_so():

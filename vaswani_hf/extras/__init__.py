@@ -18,6 +18,7 @@ EXTRAS = {
     "onnxruntime": "export",
     "onnxscript": "export",
     "peft": "adapters",
+    "optuna": "sweep",
     "prometheus_client": "serve",
     "python_multipart": "serve",
     "sacrebleu": "evaluate",
