@@ -90,11 +90,7 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
             fit each other.
     """
     folder, name = Path(folder), name or str(folder)
-    if (folder / ADAPTER_CONFIG).is_file():
-        raise ValueError(
-            f"{name} is an adapter, and a whole model is needed here: "
-            f"vaswani-hf merge {name} NEW_FOLDER makes one of it and its base."
-        )
+    refuse_adapter(folder, name)
     config = _read_object(folder / CONFIG_NAME, name)
     shapes = _shapes_of_weights(folder, name)
     if config.get("model_type") != VaswaniConfig.model_type:
@@ -113,6 +109,15 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
             + more
         )
     return config
+
+
+def refuse_adapter(folder: Path, name: str | PathLike[str]) -> None:
+    """Raise a `ValueError` that tells the way out, if a folder holds an adapter and no model."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        raise ValueError(
+            f"{name} is an adapter, and a whole model is needed here: "
+            f"vaswani-hf merge {name} NEW_FOLDER makes one of it and its base."
+        )
 
 
 def _read_object(path: Path, name: str) -> dict[str, Any]:

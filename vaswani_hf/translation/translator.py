@@ -212,8 +212,8 @@ class Translator(TextTranslator):
     ) -> Self:
         """A translator by this one's model with an adapter of PEFT merged into it.
 
-        This one is not changed. Both share the matrices that the adapter leaves alone, so that
-        several adapters on one base need little more memory than the base.
+        This one is not changed. Both share the matrices that the adapter leaves alone; of those
+        that it adapts, each has its own.
 
         Args:
             folder: of the adapter, or its id on the Hub. It is merged into this model, whatever
