@@ -1,3 +1,4 @@
+import base64
 import copy
 import json
 import logging
@@ -526,6 +527,26 @@ def test_two_vocabularies_return_as_they_were(tmp_path):
     assert encoded(found) == encoded(tokenizer)
     for name in ("source.spm", "target.spm"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "spm" / name).read_bytes()
+
+    # As folders had them before: the models in the configurations.
+    model = tmp_path / "ours" / "tokenizer.model"
+    for side, folder in (("source", model.parent), ("target", model.parent / "target_tokenizer")):
+        path = folder / "tokenizer_config.json"
+        content = base64.b64encode((tmp_path / "spm" / f"{side}.spm").read_bytes()).decode()
+        entries = json.loads(path.read_text()) | {"sentencepiece_model": content}
+        path.write_text(json.dumps(entries))
+        (folder / "tokenizer.model").unlink()
+    to_marian(tmp_path / "ours", tmp_path / "old")
+    for path in (tmp_path / "back").iterdir():
+        assert (tmp_path / "old" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_lost_sentencepiece_model_is_named(marian_folder, tmp_path):
+    from_marian(marian_folder, tmp_path / "ours")
+    (tmp_path / "ours" / "target_tokenizer" / "tokenizer.model").unlink()
+    with pytest.raises(ValueError, match="target_tokenizer has lost its SentencePiece model, tok"):
+        to_marian(tmp_path / "ours", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
 
 
 def test_a_plain_tokenizer_in_a_marian_folder_comes_along(tmp_path):

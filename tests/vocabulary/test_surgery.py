@@ -1,5 +1,6 @@
 import copy
 import gzip
+import json
 
 import pytest
 import torch
@@ -118,6 +119,16 @@ def test_what_a_text_uses_stays_as_it_was(kind, tokenizer, texts, tmp_path):
     # Any other text can still be cut, into more pieces.
     for line in (*GENERAL, "ß 語"):
         assert trimmed.decode(trimmed(line)["input_ids"], skip_special_tokens=True) == line
+
+
+def test_other_pieces_are_those_of_no_sentencepiece_model(tokenizer, texts, tmp_path):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.init_kwargs["sentencepiece_model"] = "tokenizer.model"
+    export(make_model(len(tokenizer)), tokenizer, tmp_path / "old")
+    trim_vocabulary(tmp_path / "old", tmp_path / "new", **texts)
+    for folder, is_named in (("old", True), ("new", False)):
+        entries = json.loads((tmp_path / folder / "tokenizer_config.json").read_text())
+        assert ("sentencepiece_model" in entries) == is_named
 
 
 def test_two_vocabularies_are_trimmed_each_by_its_own_text(texts, tmp_path):

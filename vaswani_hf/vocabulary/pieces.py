@@ -11,6 +11,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from ..hub.names import SENTENCEPIECE
+
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 BATCH = 1000  # lines
@@ -179,8 +181,10 @@ class EditableTokenizer:
         path.write_text(text, encoding="utf-8")
         path = folder / "tokenizer_config.json"
         entries = json.loads(path.read_text(encoding="utf-8"))
-        if entries.pop("added_tokens_decoder", None) is not None:  # tokenizer.json has them too
-            path.write_text(json.dumps(entries, indent=2), encoding="utf-8")
+        # The first is in tokenizer.json too; the second's pieces are the old ones.
+        for name in ("added_tokens_decoder", SENTENCEPIECE):
+            entries.pop(name, None)
+        path.write_text(json.dumps(entries, indent=2), encoding="utf-8")
 
     def _symbols(self, piece: str) -> list[str]:
         """The characters of a piece; the last one may have the mark of a word's end."""
