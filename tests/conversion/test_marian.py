@@ -713,6 +713,41 @@ def test_a_folder_without_a_weight_is_refused(convert, marian_folder, vaswani_fo
     refuse(convert, folder, tmp_path, rf"{re.escape(name)} (\(.*\) )?is missing")
 
 
+def test_weights_that_do_not_fit_the_config_are_told(marian_folder, tmp_path, capfd):
+    folder = copy_of(marian_folder, tmp_path / "marian")
+    wide = json.loads((folder / "config.json").read_text())["encoder_ffn_dim"] + 1
+    change_config(folder, encoder_ffn_dim=wide, decoder_ffn_dim=wide, decoder_layers=1)
+    match = r"fc1.bias has shape [^$]*decoder.layers.1.fc1.bias has no place in the model"
+    refuse(from_marian, folder, tmp_path, match)
+    assert "MISMATCH" not in "".join(capfd.readouterr())  # the library's own report of it
+
+
+def test_a_bias_that_is_no_number_is_refused(marian_folder, tmp_path):
+    folder = copy_of(marian_folder, tmp_path / "marian")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["final_logits_bias"][0, 3] = float("nan")
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    refuse(from_marian, folder, tmp_path, r"1 of the \d+ values of lm_head.bias of .* are NaN")
+
+
+@pytest.mark.parametrize("damage", ["another model's", "too long", "truncated", "empty"])
+def test_a_vocabulary_that_does_not_fit_is_told(damage, marian_folder, tmp_path):
+    folder = copy_of(marian_folder, tmp_path / "marian")
+    pieces = json.loads((folder / "vocab.json").read_text())
+    if damage == "another model's":
+        pieces = {"</s>": 0, "<unk>": 1, "<pad>": 2, "Haus": 3}
+        match = "has none of the pieces of .*source.spm: they are of two models"
+    elif damage == "too long":
+        pieces["Haus"] = len(pieces)
+        match = f"ids up to {len(pieces) - 1}, the model embeds {len(pieces) - 1} pieces"
+    else:
+        content = (folder / "target.spm").read_bytes()
+        (folder / "target.spm").write_bytes(content[:100] if damage == "truncated" else b"")
+        match = "target.spm is no model of SentencePiece, or damaged"
+    (folder / "vocab.json").write_text(json.dumps(pieces))
+    refuse(from_marian, folder, tmp_path, match)
+
+
 @pytest.mark.parametrize("convert", [from_marian, to_marian])
 def test_a_folder_without_a_tokenizer_is_refused(convert, marian_folder, vaswani_folder, tmp_path):
     source = marian_folder if convert is from_marian else vaswani_folder

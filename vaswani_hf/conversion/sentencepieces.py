@@ -78,12 +78,18 @@ def fast_tokenizers(marian: Any, sample: Sequence[tuple[str, str]] | None = None
 
     Raises:
         NotTheSameError: if they make other ids or other text of the sample, or cannot be made.
+        ValueError: if a SentencePiece model and its vocabulary have no piece in common.
         ImportError: if a package is missing.
     """
     target_ids = marian.target_encoder if marian.separate_vocabs else marian.encoder
     source_path, target_path = map(Path, marian.spm_files)
     source = _Side(source_path, marian.spm_source, marian.encoder, marian)
     target = _Side(target_path, marian.spm_target, target_ids, marian)
+    for side in (source, target):
+        if side.scores.keys().isdisjoint(side.ids):
+            raise ValueError(
+                f"The vocabulary has none of the pieces of {side.path}: they are of two models."
+            )
     if source.special != target.special:
         raise NotTheSameError("the special pieces have other ids on the side of the targets")
     sides = [source, target]
@@ -281,6 +287,20 @@ def _refuse_differences(
         raise NotTheSameError(
             f"it {what} {len(differing)} of {len(texts)} lines otherwise, such as {differing[0]!r}"
         )
+
+
+def load_sentencepiece(path: Path) -> Any:
+    """The processor of a SentencePiece model's file.
+
+    Raises:
+        ValueError: if it is damaged, or another file.
+        ImportError: if sentencepiece is not installed.
+    """
+    sentencepiece = require("sentencepiece")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except (RuntimeError, OSError) as error:
+        raise ValueError(f"{path} is no model of SentencePiece, or damaged.") from error
 
 
 def are_marians(*tokenizers: Any) -> bool:

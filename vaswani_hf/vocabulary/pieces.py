@@ -64,11 +64,16 @@ class EditableTokenizer:
         """The id of each piece."""
         return self.tokenizer.get_vocab()
 
+    @property
+    def special_ids(self) -> set[int]:
+        """The ids of the pieces that stand beside the model's."""
+        return {entry["id"] for entry in self.content["added_tokens"]}
+
     def used(self, lines: Iterable[str]) -> set[int]:
         """The ids that come in a text."""
         found: set[int] = set()
         for batch in _batches(lines):
-            for ids in self.tokenizer(batch)["input_ids"]:
+            for ids in self.tokenizer(batch, verbose=False)["input_ids"]:
                 found.update(ids)
         return found
 
@@ -79,7 +84,7 @@ class EditableTokenizer:
         """
         ids = self.ids()
         pieces = {token: piece for piece, token in ids.items()}
-        needed = set(used) | {entry["id"] for entry in self.content["added_tokens"]}
+        needed = used | self.special_ids
         # Words of a dictionary are whole; no text needs those of one character.
         if self.kind != "WordLevel":
             needed |= {token for piece, token in ids.items() if self._is_character(piece)}
