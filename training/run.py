@@ -42,6 +42,7 @@ from training.data.mixing import clean_and_mix
 from training.data.streaming import TokenBatchStream
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint
+from training.loop.distillation import with_teacher
 from training.loop.guided_alignment import GuidedAlignment
 from training.loop.locking import lock_output_dir
 from training.loop.model import (
@@ -120,7 +121,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
         args=training,
         train_dataset=pairs["train"],
         eval_dataset=pairs.get("validation"),
-        data_collator=PairCollator(tokenizer, model),
+        data_collator=PairCollator(tokenizer, model, training.distillation_weight),
         processing_class=tokenizer,
         evaluator=evaluate,
         on_evaluation=report_translations,
@@ -218,6 +219,10 @@ def read_data(
         if not training.dry_run:
             with raise_on_all_processes(training):
                 settings.check_text(pairs["train"])
+        if training.distillation_teacher:
+            with training.main_process_first(desc="asking the teacher"):
+                tokenizers = (tokenizer, target_tokenizer)
+                pairs["train"] = with_teacher(pairs["train"], training, tokenizers)
     return corpus, (tokenizer, target_tokenizer), pairs
 
 

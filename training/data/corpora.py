@@ -12,11 +12,9 @@ from ..settings.fields import DataArguments
 
 
 # Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
-TEXT_FIELDS = (
-    *("dataset", "dataset_config"),
-    *("train_source", "train_target", "train_file", "train_trees"),
-)
-_LIST_FIELDS = (*TEXT_FIELDS[2:], "guided_alignment")
+_FILE_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
+TEXT_FIELDS = ("dataset", "dataset_config", *_FILE_FIELDS)
+_LIST_FIELDS = (*_FILE_FIELDS, "guided_alignment")
 READING_FIELDS = ("train_split", "source_column", "target_column")  # as the recipe says unless set
 
 

@@ -51,6 +51,12 @@ def fetch_pretrained(arguments: Arguments) -> None:
     """
     data, training = arguments.data, arguments.training
     name, config = training.model_name_or_path, None
+    teacher = training.distillation_teacher
+    if teacher:
+        training.distillation_teacher = str(fetch(teacher))
+        _config_of(training.distillation_teacher, teacher, "distillation_teacher")
+        if not name and not data.tokenizer:
+            data.tokenizer = training.distillation_teacher
     if name:
         training.model_name_or_path = str(fetch(name))
         config = _config_of(training.model_name_or_path, name)
@@ -65,11 +71,11 @@ def fetch_pretrained(arguments: Arguments) -> None:
             _check_pieces(tokenizers, named, config, str(training.model_name_or_path), name)
 
 
-def _config_of(folder: str, name: str) -> VaswaniConfig:
+def _config_of(folder: str, name: str, setting: str = "model_name_or_path") -> VaswaniConfig:
     content, _ = VaswaniConfig.get_config_dict(folder)
     if content.get("model_type") != VaswaniConfig.model_type:
         raise ValueError(
-            f"model_name_or_path={name} is a model of type {content.get('model_type')}; training "
+            f"{setting}={name} is a model of type {content.get('model_type')}; training "
             f"needs type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
         )
     return VaswaniConfig.from_dict(content)

@@ -367,6 +367,23 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "first, unless given"
         },
     )
+    distillation_teacher: str | None = field(
+        default=None,
+        metadata={
+            "help": "trained model whose distribution over the pieces is learned beside the "
+            "targets, a folder or an id on the Hub; its tokenizer is used"
+        },
+    )
+    distillation_weight: float = field(
+        default=0.5,  # Kim and Rush 2016
+        metadata={
+            "help": "the teacher's share of the target distribution, the labels have the rest"
+        },
+    )
+    distillation_top_k: int = field(
+        default=8,  # Tan et al. 2019
+        metadata={"help": "pieces of the teacher's distribution that are kept, the likeliest ones"},
+    )
     task: str = field(
         default=TRANSLATION,
         metadata={

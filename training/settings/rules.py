@@ -39,6 +39,7 @@ def check_together(arguments: Arguments) -> None:
     check_warmup(training)
     check_task(arguments)
     check_alignment(arguments)
+    check_distillation(arguments)
     has_files = data.train_source or data.train_file or data.train_trees or data.corpora
     if has_files and not (
         data.dataset or data.validation_source or data.validation_file or data.validation_trees
@@ -98,6 +99,27 @@ def check_alignment(arguments: Arguments) -> None:
                 f"{setting}={arguments.chosen[setting]} needs alignments, and none are named; set "
                 f"guided_alignment."
             )
+
+
+def check_distillation(arguments: Arguments) -> None:
+    """Refuse settings of a teacher where none is named, and text that it could not read beforehand.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+    teacher = arguments.training.distillation_teacher
+    for name in ("weight", "top_k"):
+        setting = f"distillation_{name}"
+        if not teacher and arguments.chosen.get(setting) is not None:
+            raise ValueError(
+                f"{setting}={arguments.chosen[setting]} needs a teacher, and none is named; set "
+                f"distillation_teacher."
+            )
+    if teacher and arguments.data.streaming:
+        raise ValueError(
+            "distillation_teacher reads all training pairs beforehand, and streaming reads them "
+            "during training; leave one of them out."
+        )
 
 
 def check_start(arguments: Arguments) -> None:
