@@ -107,7 +107,6 @@ class CTranslate2Translator(TextTranslator):
         check_at_least(
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
-        check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         kind, indices = _parse_devices(device, ctranslate2.get_cuda_device_count())
         settings = read_json(folder / "config.json")
         if settings is None or "eos_token" not in settings:
@@ -124,6 +123,10 @@ class CTranslate2Translator(TextTranslator):
             self.workers * max_batch_sentences,
             settings.get("max_position_embeddings"),
             max_source_tokens,
+        )
+        check_search_options(
+            *(num_beams, length_penalty, length_penalty_type, max_extra_tokens),
+            len(self.target_tokenizer),
         )
         self.folder = folder
         config = read_json(folder / GENERATION_CONFIG) or {}

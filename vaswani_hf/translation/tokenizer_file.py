@@ -73,6 +73,10 @@ class TokenizerFile:
         sentences = first_given(text, text_target)
         return {"input_ids": [encoded.ids for encoded in self.tokenizer.encode_batch(sentences)]}
 
+    def __len__(self) -> int:
+        """The number of pieces."""
+        return self.tokenizer.get_vocab_size()
+
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str | None]:
         return [self.tokenizer.id_to_token(token) for token in ids]
 

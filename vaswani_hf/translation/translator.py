@@ -99,7 +99,10 @@ class Translator(TextTranslator):
             positions,
             max_source_tokens,
         )
-        check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
+        check_search_options(
+            *(num_beams, length_penalty, length_penalty_type, max_extra_tokens),
+            len(self.target_tokenizer),
+        )
         check_finite(model)
         self.model = model.eval()
         self.copies = [self.model]
