@@ -36,10 +36,11 @@ from transformers.trainer_utils import is_main_process
 from training.data.cleaning import describe
 from training.data.collating import PairCollator
 from training.data.corpus import Corpus, load_corpus
-from training.data.encoding import encode_pairs
+from training.data.encoding import encode_splits
 from training.data.lengths import check_lengths
 from training.data.mixing import clean_and_mix
 from training.data.streaming import TokenBatchStream
+from training.loop.adapters import check_packages, describe_parameters
 from training.loop.callbacks import StreamGuard
 from training.loop.checkpoints import find_checkpoint
 from training.loop.distillation import with_teacher
@@ -108,7 +109,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
     learns_alignment = corpus.has_links
     model = build_model(arguments, *tokenizers, learns_alignment=learns_alignment)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
-    logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
+    logger.info("The model has %s.", describe_parameters(model))
     if training.dry_run:
         show_plan(arguments, model, tokenizer, pairs["train"])
         return
@@ -172,6 +173,7 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
     if training.dry_run:
         use_temporary_folder(training)
     check_streaming(arguments.data, training)
+    check_packages(training)
     lock = None if training.dry_run else lock_output_dir(training, exits)
     checkpoint = find_checkpoint(training)
     with raise_on_all_processes(training):
@@ -205,10 +207,7 @@ def read_data(
     with training.main_process_first(desc="learning the vocabulary"):
         tokenizer, target_tokenizer = build_tokenizers(arguments, corpus, checkpoint)
     with training.main_process_first(desc="encoding"):
-        pairs: dict[str, Any] = {
-            name: encode_pairs(split, tokenizer, data.segmented, target_tokenizer)
-            for name, split in corpus.splits.items()
-        }
+        pairs: dict[str, Any] = encode_splits(corpus, tokenizer, data.segmented, target_tokenizer)
     if data.streaming:
         pairs["train"] = TokenBatchStream(
             corpus, tokenizer, data, training, checkpoint, target_tokenizer

@@ -21,7 +21,7 @@ from .batching import TokenBatchSampler
 from .cleaning import KEPT, REASONS, CleaningRules
 from .corpora import CorpusPlan, shares
 from .corpus import read_row, stream_pairs
-from .encoding import encode_texts
+from .encoding import encode_texts, tag_ids
 
 
 FIRST_BUFFER_PAIRS = 5000  # at most, so that training begins soon
@@ -135,6 +135,7 @@ class BufferReader:
     ) -> None:
         self.stop = Event()
         self._tokenizers = deepcopy((tokenizer, target_tokenizer))
+        self._tags = {plan.name: tag_ids(tokenizer, plan.source_tag) for plan in plans}
         self._rules = rules
         self._buffer_pairs = buffer_pairs
         self._budget = budget
@@ -187,7 +188,8 @@ class BufferReader:
             return []
         parts, sources, targets = zip(*rows, strict=True)
         encoded = encode_texts(sources, targets, *self._tokenizers)
-        sides = encoded["input_ids"], encoded["labels"]
+        tagged = zip(parts, encoded["input_ids"], strict=True)
+        sides = [self._tags[part.plan.name] + ids for part, ids in tagged], encoded["labels"]
         lengths = (np.array([len(ids) for ids in side]) for side in sides)
         by_length = self._rules.reasons_by_length(*lengths)
         kept = []

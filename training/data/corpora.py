@@ -8,10 +8,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from vaswani_hf.tokenization_vaswani import check_source_tag
+
 from ..settings.fields import DataArguments
 
 
-# Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
+# Where the text of a corpus is; a mapping of `corpora` sets these, and what else `_plan` knows.
 _FILE_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
 TEXT_FIELDS = ("dataset", "dataset_config", *_FILE_FIELDS)
 _LIST_FIELDS = (*_FILE_FIELDS, "guided_alignment")
@@ -20,11 +22,15 @@ READING_FIELDS = ("train_split", "source_column", "target_column")  # as the rec
 
 @dataclass(frozen=True)
 class CorpusPlan:
-    """One corpus of the training set: where it is, and its share of the pairs."""
+    """One corpus of the training set: where it is, and its share of the pairs.
+
+    A `source_tag` is a piece of its own that stands before each source.
+    """
 
     name: str
     weight: float | None
     arguments: DataArguments
+    source_tag: str | None = None
 
 
 def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
@@ -32,7 +38,8 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
 
     Raises:
         ValueError: if a mapping has an unknown key, no name or another's, a weight that is not
-            above 0; if only some have weights; or if training text is also named beside `corpora`.
+            above 0, or a tag that is not named as one; if only some have weights; or if training
+            text is also named beside `corpora`.
     """
     if not arguments.corpora:
         _check_alignment(arguments)
@@ -71,25 +78,30 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
         raise ValueError(f"{where} must be a mapping, got {text!r}: {error}.") from error
     if not isinstance(chosen, dict):
         raise ValueError(f"{where} must be a mapping, got {text!r}.")
-    known = ("name", "weight", *TEXT_FIELDS, "guided_alignment", *READING_FIELDS)
+    known = ("name", "weight", "source_tag", "guided_alignment", *TEXT_FIELDS, *READING_FIELDS)
     for key in chosen:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
             raise ValueError(f"{where} unknown key '{key}'; {hint}")
-    name, weight = chosen.pop("name", None), chosen.pop("weight", None)
+    name, weight, tag = (chosen.pop(key, None) for key in ("name", "weight", "source_tag"))
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where} needs a name, got name={name!r}.")
     if weight is not None and not (
         isinstance(weight, int | float) and not isinstance(weight, bool) and 0 < weight < math.inf
     ):
         raise ValueError(f"corpora, {name}: weight must be a number above 0, got weight={weight}.")
+    if tag is not None:
+        try:
+            check_source_tag(tag)
+        except ValueError as error:
+            raise ValueError(f"corpora, {name}: {error}") from None
     if not any(chosen.get(key) for key in TEXT_FIELDS):
         raise ValueError(f"corpora, {name}: names no text; set one of {', '.join(TEXT_FIELDS)}.")
     for key in _LIST_FIELDS:
         chosen[key] = [chosen[key]] if isinstance(chosen.get(key), str) else chosen.get(key) or []
     nowhere: dict[str, Any] = {"dataset": None, "dataset_config": None, "corpora": []}
-    return CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}))
+    return CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}), tag)
 
 
 def _check_alignment(arguments: DataArguments, where: str = "") -> None:

@@ -58,6 +58,7 @@ def piece_links(
     texts: tuple[str, str],
     ids: tuple[list[int], list[int]],
     tokenizers: tuple[Any, Any],
+    num_before: int = 0,
 ) -> list[int]:
     """The links of pieces: every piece of a source word with every one of its target words.
 
@@ -66,6 +67,7 @@ def piece_links(
         texts: source and target.
         ids: the pieces that a tokenizer made of each.
         tokenizers: of source and target.
+        num_before: pieces that will stand before the source's, such as a tag.
 
     Raises:
         ValueError: if it is not known which characters a piece spells.
@@ -79,4 +81,4 @@ def piece_links(
         for left, right in zip(word_links[::2], word_links[1::2], strict=True)
         for link in itertools.product(source[left], target[right])
     }
-    return [place for link in sorted(links) for place in link]
+    return [place for left, right in sorted(links) for place in (left + num_before, right)]

@@ -68,8 +68,9 @@ def check_task(arguments: Arguments) -> None:
         )
     if task == PARSING and not {"train_trees", "corpora"} & set(trees):
         raise ValueError(f"task={PARSING} learns from trees, and none are named; set train_trees.")
-    if task == PARSING and data.segmented:
-        raise ValueError(f"segmented=True is for translation, got task={task}; leave it out.")
+    for name in ("segmented", "swap_sides"):
+        if task == PARSING and getattr(data, name):
+            raise ValueError(f"{name}=True is for translation, got task={task}; leave it out.")
 
 
 def check_alignment(arguments: Arguments) -> None:
@@ -86,6 +87,11 @@ def check_alignment(arguments: Arguments) -> None:
                     f"{name}: use_reentrant=true would keep gradients from the head that "
                     f"guided_alignment trains; leave it out."
                 )
+        if training.lora_rank is not None:
+            raise ValueError(
+                "guided_alignment names its head in the model's configuration, which an adapter "
+                "does not hold; leave out lora_rank."
+            )
         if training.n_gpu > 1:
             raise ValueError(
                 f"guided_alignment takes one GPU a process, and this one has {training.n_gpu}; "

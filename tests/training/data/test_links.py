@@ -46,6 +46,9 @@ def test_links_of_words_are_links_of_all_their_pieces(tokenizer):
     found = piece_links([0, 1, 1, 0], texts, ids, (tokenizer, tokenizer))
     # By hand: abc with acb, 2 pieces with 3; d with d.
     assert found == [0, 1, 0, 2, 0, 3, 1, 1, 1, 2, 1, 3, 2, 0]
+    # Behind a tag, the source's pieces are one place further.
+    tagged = piece_links([1, 0], texts, ids, (tokenizer, tokenizer), num_before=1)
+    assert tagged == [3, 0]
     assert piece_links([], texts, ids, (tokenizer, tokenizer)) == []
 
 
