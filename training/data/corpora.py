@@ -13,9 +13,10 @@ from vaswani_hf.tokenization_vaswani import check_source_tag
 from ..settings.fields import DataArguments
 
 
-# Where the text of a corpus is; a mapping of `corpora` sets these, `name`, `weight`, `source_tag`.
-_LIST_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
-TEXT_FIELDS = ("dataset", "dataset_config", *_LIST_FIELDS)
+# Where the text of a corpus is; a mapping of `corpora` sets these, and what else `_plan` knows.
+_FILE_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
+TEXT_FIELDS = ("dataset", "dataset_config", *_FILE_FIELDS)
+_LIST_FIELDS = (*_FILE_FIELDS, "guided_alignment")
 READING_FIELDS = ("train_split", "source_column", "target_column")  # as the recipe says unless set
 
 
@@ -41,6 +42,7 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
             text is also named beside `corpora`.
     """
     if not arguments.corpora:
+        _check_alignment(arguments)
         return [CorpusPlan("train", None, arguments)]
     for name in _LIST_FIELDS:
         if getattr(arguments, name):
@@ -63,6 +65,8 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
             f"corpora: {', '.join(without)} without a weight; sizes are unknown while streaming, "
             f"so give each its weight, such as its number of pairs."
         )
+    for plan in plans:
+        _check_alignment(plan.arguments, f"corpora, {plan.name}: ")
     return plans
 
 
@@ -74,7 +78,7 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
         raise ValueError(f"{where} must be a mapping, got {text!r}: {error}.") from error
     if not isinstance(chosen, dict):
         raise ValueError(f"{where} must be a mapping, got {text!r}.")
-    known = ("name", "weight", "source_tag", *TEXT_FIELDS, *READING_FIELDS)
+    known = ("name", "weight", "source_tag", "guided_alignment", *TEXT_FIELDS, *READING_FIELDS)
     for key in chosen:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
@@ -98,6 +102,27 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
         chosen[key] = [chosen[key]] if isinstance(chosen.get(key), str) else chosen.get(key) or []
     nowhere: dict[str, Any] = {"dataset": None, "dataset_config": None, "corpora": []}
     return CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}), tag)
+
+
+def _check_alignment(arguments: DataArguments, where: str = "") -> None:
+    """Refuse alignments of text that cannot have them."""
+    files = arguments.guided_alignment
+    if not files:
+        return
+    if len(files) != len(arguments.train_source) or arguments.train_file:
+        raise ValueError(
+            f"{where}guided_alignment names {len(files)} files and train_source "
+            f"{len(arguments.train_source)}; give one for each of train_source, and pairs from no "
+            f"other place."
+        )
+    for name, why in [
+        ("streaming", "links are read with the whole text"),
+        ("segmented", "links are of words, and the text is cut into pieces"),
+    ]:
+        if getattr(arguments, name):
+            raise ValueError(
+                f"{where}guided_alignment does not go with {name}: {why}; leave one of them out."
+            )
 
 
 def shares(plans: list[CorpusPlan]) -> list[float] | None:

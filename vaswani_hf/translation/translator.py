@@ -407,8 +407,9 @@ class Translator(TextTranslator):
     ) -> Any:
         """Which source words the words of targets come from, by where a head looks.
 
-        What is not named of layer, head and step is chosen by a sample of the first pairs, once for
-        a model: `vaswani_hf.translation.alignment` says how.
+        What is not named of layer, head and step is that of the head that was trained to align, if
+        any was; else it is chosen by a sample of the first pairs, once for a model:
+        `vaswani_hf.translation.alignment` says how.
 
         Args:
             source: as in `score`.

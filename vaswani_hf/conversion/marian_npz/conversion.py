@@ -19,6 +19,7 @@ from ...tokenization_vaswani import PAD
 from ...translation.loading import check_finite, load_tokenizers
 from ..differences import Differences
 from ..folders import load_vaswani
+from ..heads import with_aligning_head_first
 from ..targets import AnyPath, check_target, new_folder
 from ..tensors import TensorReader
 from .files import DECODER, MODEL, Files, find_files, read_npz, write_decoder, write_npz
@@ -208,7 +209,7 @@ def marian_npz_from_vaswani(
         sizes = (config.vocab_size, config.num_target_pieces)
         num_source, num_target = (size - (config.pad_token_id == size - 1) for size in sizes)
         num_rows = (num_source, num_target)
-    tensors = write_tensors(model, num_rows)
+    tensors = write_tensors(with_aligning_head_first(model), num_rows)
     options = model_options(config, num_rows)
     _compare(model, tensors, options, differences.what)
     return tensors, options
