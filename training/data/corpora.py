@@ -2,13 +2,14 @@
 """Several corpora in one training set, each with its weight."""
 
 import dataclasses
-import difflib
-import json
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from ..settings.fields import DataArguments
+from ..settings.fields import NOISE, DataArguments
+from ..settings.mappings import read_mapping
+from ..settings.stages import mean_shares, read_stages
+from .noise import Noise
 
 
 # Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
@@ -31,9 +32,11 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
 
     Raises:
         ValueError: if a mapping has an unknown key, no name or another's, a weight that is not
-            above 0; if only some have weights; or if training text is also named beside `corpora`.
+            above 0; if only some have weights; if training text is also named beside `corpora`; or
+            if stages name other corpora, or corpora have weights beside them.
     """
     if not arguments.corpora:
+        Noise.of(arguments)  # which checks it
         return [CorpusPlan("train", None, arguments)]
     for name in _LIST_FIELDS:
         if getattr(arguments, name):
@@ -45,6 +48,8 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"corpora: two are named '{name}'; give each a name of its own.")
+    if arguments.stages:
+        return _plans_of_stages(plans, arguments)
     without = [plan.name for plan in plans if plan.weight is None]
     if without and len(without) < len(plans):
         raise ValueError(
@@ -59,33 +64,45 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
     return plans
 
 
+def _plans_of_stages(plans: list[CorpusPlan], arguments: DataArguments) -> list[CorpusPlan]:
+    """The corpora with their weights in all stages together."""
+    for plan in plans:
+        if plan.weight is not None:
+            raise ValueError(
+                f"corpora, {plan.name}: weight={plan.weight:g} beside stages, which have weights "
+                f"of their own; leave it out."
+            )
+    weights = mean_shares(read_stages(arguments.stages), [plan.name for plan in plans])
+    return [
+        dataclasses.replace(plan, weight=round(weight, 6))
+        for plan, weight in zip(plans, weights, strict=True)
+    ]
+
+
 def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
     where = f"corpora, {number}."
-    try:
-        chosen = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where} must be a mapping, got {text!r}: {error}.") from error
-    if not isinstance(chosen, dict):
-        raise ValueError(f"{where} must be a mapping, got {text!r}.")
-    known = ("name", "weight", *TEXT_FIELDS, *READING_FIELDS)
-    for key in chosen:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
-            raise ValueError(f"{where} unknown key '{key}'; {hint}")
+    known = ("name", "weight", *TEXT_FIELDS, *READING_FIELDS, *NOISE)
+    chosen = read_mapping(text, where, known)
     name, weight = chosen.pop("name", None), chosen.pop("weight", None)
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where} needs a name, got name={name!r}.")
-    if weight is not None and not (
-        isinstance(weight, int | float) and not isinstance(weight, bool) and 0 < weight < math.inf
-    ):
+    if weight is not None and not (_is_number(weight) and 0 < weight < math.inf):
         raise ValueError(f"corpora, {name}: weight must be a number above 0, got weight={weight}.")
     if not any(chosen.get(key) for key in TEXT_FIELDS):
         raise ValueError(f"corpora, {name}: names no text; set one of {', '.join(TEXT_FIELDS)}.")
     for key in _LIST_FIELDS:
         chosen[key] = [chosen[key]] if isinstance(chosen.get(key), str) else chosen.get(key) or []
+    for key in NOISE:
+        if not _is_number(chosen.get(key, 0)):
+            raise ValueError(f"corpora, {name}: {key} must be a number, got {chosen[key]!r}.")
     nowhere: dict[str, Any] = {"dataset": None, "dataset_config": None, "corpora": []}
-    return CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}))
+    plan = CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}))
+    Noise.of(plan.arguments)  # which checks it
+    return plan
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def shares(plans: list[CorpusPlan]) -> list[float] | None:

@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import subprocess
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +24,7 @@ from ..data.corpus import Corpus
 from ..loop.saving import explain_failed_write
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import PARSING, Arguments
+from ..settings.stages import read_stages
 from .evaluation import Evaluation, Translation
 from .final_model import best_checkpoint
 from .samples import NUM_SAMPLES
@@ -98,7 +100,7 @@ class Results:
             "training": {
                 "updates": trainer.state.global_step,
                 # A stream has no length to count epochs by.
-                "epochs": None if arguments.data.streaming else trainer.state.epoch,
+                "epochs": None if arguments.data.streamed_by else trainer.state.epoch,
                 "stopped_early": trainer.stopped_early,
                 "best_checkpoint": best_checkpoint(trainer),
                 "resumed_from": checkpoint,
@@ -110,6 +112,8 @@ class Results:
             },
             "scores": {},
         }
+        if stages := read_stages(arguments.data.stages):
+            self.figures["training"]["stages"] = [asdict(stage) for stage in stages]
         self.translations: tuple[Translation, ...] = ()
         self._log_history = trainer.state.log_history
 
