@@ -20,7 +20,7 @@ from random import Random
 from tokenizers import Tokenizer
 
 
-MOST_KEPT_PIECES = 4_000_000  # of all cuts that are kept, about 100 MB; then they are forgotten
+MOST_KEPT_PIECES = 4_000_000  # of all cuts that are kept, about 220 MB; then they are forgotten
 NEVER = 1 << 60  # the rank of two pieces that no merge puts together
 
 

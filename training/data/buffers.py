@@ -30,7 +30,7 @@ from .corpora import CorpusPlan, shares
 from .corpus import read_row, stream_pairs
 from .encoding import encode_texts
 from .noise import Noise
-from .redrawing import Redrawing, Text
+from .redrawing import Ids, Redrawing, Text
 
 
 FIRST_BUFFER_PAIRS = 5000  # at most, so that training begins soon
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     key: str
     source: str | None
     target: str | None
-    ids: tuple[list[int], list[int]] | None = None
+    ids: Ids | None = None
 
 
 class Part(ABC):
@@ -330,28 +330,28 @@ class BufferReader:
         lengths = np.array([[len(ids) for ids in pair] for pair in pairs])
         by_length = self._rules.reasons_by_length(*lengths.T)
         kept = []
-        for place, (row, of_lengths) in enumerate(zip(rows, by_length.tolist(), strict=True)):
+        for row, pair, of_lengths in zip(rows, pairs, by_length.tolist(), strict=True):
             reason = self._rules.reason_by_text(row.source, row.target) or of_lengths
             counts = self._counts[row.part.plan.name]
             counts["pairs_read"] += 1
             counts[COUNTED_AS[reason]] += 1
             if reason == KEPT:
                 row.part.kept += 1
-                kept.append(place)
+                kept.append((row, pair))
+        drawn = [pair for _, pair in kept]
         if self._redrawing is not None:
-            texts = [
-                Text(row.key, row.source or "", row.target or "", row.part.noise, pair)
-                for row, pair in ((rows[place], pairs[place]) for place in kept)
-            ]
-            drawn = self._redrawing(texts)
-        else:
-            drawn = [pairs[place] for place in kept]
+            drawn = self._redrawing(
+                [
+                    Text(row.key, row.source or "", row.target or "", row.part.noise, pair)
+                    for row, pair in kept
+                ]
+            )
         return [
             (np.array(source, np.int32), np.array(target, np.int32)) for source, target in drawn
         ]
 
-    def _ids(self, rows: list[Row]) -> list[tuple[list[int], list[int]]]:
-        """Of each pair as it is."""
+    def _ids(self, rows: list[Row]) -> list[Ids]:
+        """The ids of each pair as it is."""
         known = [row.ids for row in rows if row.ids is not None]
         if len(known) == len(rows):
             return known

@@ -2,7 +2,7 @@
 """Noise in training text, by which a model learns what users write: other cases, and typos."""
 
 import re
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from random import Random
 
 from ..settings.fields import NOISE, DataArguments
@@ -48,11 +48,11 @@ class Noise:
     typo_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        *of_pairs, _ = astuple(self)
-        if sum(of_pairs) > 1:
+        total = self.upper_case_noise + self.title_case_noise + self.lower_case_noise
+        if total > 1:
             raise ValueError(
-                f"{', '.join(NOISE[:-1])} are shares of all pairs and sum to {sum(of_pairs):g}; "
-                f"lower them to 1 together."
+                f"upper_case_noise, title_case_noise and lower_case_noise are shares of all pairs "
+                f"and sum to {total:g}; lower them to 1 together."
             )
 
     @classmethod
@@ -61,7 +61,7 @@ class Noise:
         return cls(**{name: getattr(arguments, name) for name in NOISE})
 
     def __bool__(self) -> bool:
-        return any(astuple(self))
+        return any(vars(self).values())
 
     def __call__(self, source: str, target: str, chooser: Random) -> tuple[str, str]:
         """A pair with noise.

@@ -44,7 +44,8 @@ def stream_of(files, tokenizer, data=None, checkpoint=None, **changes):
     fields = {"train_file": [str(files / "a.tsv")], "max_length": 60, "shuffle_buffer_pairs": 40}
     arguments = DataArguments(**{**fields, **(data or {})})
     corpus = load_corpus(arguments)
-    clean(corpus, encode_pairs(corpus.splits["train"], tokenizer))
+    if not arguments.streaming:
+        clean(corpus, encode_pairs(corpus.splits["train"], tokenizer))
     return TokenBatchStream(corpus, tokenizer, arguments, run_of(**changes), checkpoint)
 
 
@@ -76,6 +77,17 @@ def test_each_epoch_has_every_pair_once_cut_in_another_way(files, tokenizer):
     assert min(tokens) > 1.1 * plain and tokens[0] != tokens[1]
 
 
+def test_streamed_text_is_cut_anew_too(files, tokenizer):
+    data = {"streaming": True, "bpe_dropout": 0.3}
+    rows = pairs_of(stream_of(files, tokenizer, data), 2 * NUM_PAIRS)
+    first, second = (
+        sorted(zip(texts_of([epoch], tokenizer), ([*row.values()] for row in epoch), strict=True))
+        for epoch in (rows[:NUM_PAIRS], rows[NUM_PAIRS:])
+    )
+    assert [text for text, _ in first] == [text for text, _ in second]
+    assert first != second
+
+
 def test_a_pair_is_cut_by_seed_epoch_and_number_alone(files, tokenizer):
     def of(count=NUM_PAIRS, **changes):
         stream = stream_of(files, tokenizer, {"bpe_dropout": 0.3}, **changes)
@@ -88,14 +100,18 @@ def test_a_pair_is_cut_by_seed_epoch_and_number_alone(files, tokenizer):
     assert whole != of(seed=4)
 
 
+@pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("used", [3, 40])
-def test_a_stream_goes_on_where_its_checkpoint_was_saved(files, tokenizer, tmp_path, used):
+def test_a_stream_goes_on_where_its_checkpoint_was_saved(
+    files, tokenizer, tmp_path, used, streaming
+):
     stages = [
         json.dumps({"updates": 20, "weights": {"a": 1, "b": 2}}),
         json.dumps({"updates": 60, "weights": {"b": 1}}),
     ]
     noisy = corpora(files, typo_noise=0.5)
     data = {"train_file": [], "corpora": noisy, "stages": stages, "bpe_dropout": 0.2}
+    data["streaming"] = streaming
     stream = stream_of(files, tokenizer, data)
     batches = iter(stream)
     list(islice(batches, used + 1))  # the loader is one ahead
