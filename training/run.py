@@ -110,11 +110,11 @@ def train(argv: list[str], exits: ExitStack) -> None:
     if training.dry_run:
         show_plan(arguments, model, tokenizer, pairs["train"])
         return
-    write_config(arguments, model)
     if corpus.loaded is not None:
         pairs["train"] = TokenBatchStream(
             corpus, tokenizer, arguments.data, training, checkpoint, target_tokenizer
         )
+    write_config(arguments, model)
 
     # Sections 5.2 to 5.4: schedule, optimizer, regularization
     pusher = CheckpointPusher(arguments) if pushes_checkpoints(training) else None

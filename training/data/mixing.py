@@ -53,7 +53,7 @@ def clean(corpus: Corpus, pairs: Dataset) -> Dataset:
 
 
 def _reasons(corpus: Corpus, pairs: Dataset) -> np.ndarray:
-    """For each pair `KEPT` or why it is not wanted; counted and told in the corpus."""
+    """For each pair `KEPT`, or why it is not wanted; the corpus gets the counts."""
     assert corpus.rules is not None and corpus.checked is not None
     reasons = corpus.checked.reasons(corpus.rules.reasons_by_length(*side_lengths(pairs)))
     counts = count_by_corpus(corpus.plans, corpus.sizes, reasons, corpus.rules)
