@@ -36,7 +36,7 @@ from transformers.trainer_utils import is_main_process
 from training.data.cleaning import describe
 from training.data.collating import PairCollator
 from training.data.corpus import Corpus, load_corpus
-from training.data.encoding import encode_pairs
+from training.data.encoding import encode_splits
 from training.data.lengths import check_lengths
 from training.data.mixing import clean, clean_and_mix
 from training.data.streaming import TokenBatchStream
@@ -205,10 +205,7 @@ def read_data(
     with training.main_process_first(desc="learning the vocabulary"):
         tokenizer, target_tokenizer = build_tokenizers(arguments, corpus, checkpoint)
     with training.main_process_first(desc="encoding"):
-        pairs: dict[str, Any] = {
-            name: encode_pairs(split, tokenizer, data.segmented, target_tokenizer)
-            for name, split in corpus.splits.items()
-        }
+        pairs: dict[str, Any] = encode_splits(corpus, tokenizer, data.segmented, target_tokenizer)
     if data.streaming:
         pairs["train"] = TokenBatchStream(
             corpus, tokenizer, data, training, checkpoint, target_tokenizer

@@ -37,8 +37,7 @@ def test_help_names_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    names = ("translate", "score", "align", "evaluate", "compare", "convert", "push", "plot")
-    assert all(f"    {name} " in shown for name in names)
+    assert all(f"    {name} " in shown for name in COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,9 @@ def test_what_a_terminal_cannot_show_is_spelled_out(tmp_path, monkeypatch):
 
 # What is said without a model is said at once: a process imports what the command needs, and no
 # library of a model. By the clock this could not be tested.
-COMMANDS = (*("translate", "score", "align", "evaluate", "compare", "convert", "push", "plot"),)
+COMMANDS = (
+    *("translate", "score", "filter", "align", "evaluate", "compare", "convert", "push", "plot"),
+)
 HELP = ["--help", "--version", *(f"{name} --help" for name in COMMANDS)]
 USAGE_ERRORS = [
     *("", "transform", "translate", "convert a b", "push a", "plot"),

@@ -58,7 +58,8 @@ for argv in json.loads(sys.argv[1]):
 def original(copier, unlearned_parser, tmp_path_factory):
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
-    for name in ("demo", "mine", "other"):
+    rounds = [f"{way}.{number}" for number in range(3) for way in ("backward", "forward")]
+    for name in ("demo", "mine", "other", *rounds):
         run = folder / "runs" / name
         export(*copier, run)
         log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]
@@ -70,7 +71,7 @@ def original(copier, unlearned_parser, tmp_path_factory):
     (folder / "new.en").write_text("".join(map(chr, range(0x4E00, 0x5300))) + "\n")
     with (folder / "new.en").open("a") as file:
         file.write((folder / "new.en").read_text())
-    for split, count in [("train", 60), ("valid", 3), ("test", 3)]:
+    for split, count in [("train", 60), ("valid", 3), ("test", 3), ("mono", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)
     return folder
@@ -243,6 +244,14 @@ def sbatch(words, given=""):
     return ""
 
 
+def ln(words, given=""):
+    options, target, link = words
+    assert options == "-sf" and Path(target).is_file()
+    Path(link).unlink(missing_ok=True)
+    Path(link).symlink_to(target)
+    return ""
+
+
 def cat(words, given=""):
     return "".join(Path(word).read_text() for word in words)
 
@@ -266,6 +275,7 @@ PROGRAMS = {
     "sacrebleu": sacrebleu,
     "sed": sed,
     "cat": cat,
+    "ln": ln,
     "curl": curl,
     "xargs": xargs,
     "sbatch": sbatch,

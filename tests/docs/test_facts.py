@@ -48,7 +48,7 @@ def test_options_exist(page, options, capsys):
     named = set(OPTION.findall(read(page))) - options
     if named:
         for command in (
-            *("translate", "score", "align", "evaluate", "compare"),
+            *("translate", "score", "filter", "align", "evaluate", "compare"),
             *("parse", "evalb", "convert", "push", "plot", "serve"),
             *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
             *("draw positions", "draw schedule", "vocabulary trim", "vocabulary extend"),

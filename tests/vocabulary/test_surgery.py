@@ -120,6 +120,26 @@ def test_what_a_text_uses_stays_as_it_was(kind, tokenizer, texts, tmp_path):
         assert trimmed.decode(trimmed(line)["input_ids"], skip_special_tokens=True) == line
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_source_tag_is_a_piece_that_no_text_has(kind, tokenizer, tmp_path):
+    model = make_model(len(tokenizer), **KINDS[kind])
+    export(model, tokenizer, tmp_path / "old")
+    path, size = write(tmp_path / "source.txt", ["grune grune"] * 2), len(tokenizer)
+    extend_vocabulary(tmp_path / "old", tmp_path / "tagged", source_tags=["<bt>"])
+    extend_vocabulary(tmp_path / "tagged", tmp_path / "new", num_pieces=1, source_text=[path])
+    parts = tokenizer("<bt>", add_special_tokens=False)["input_ids"]
+    for folder, num_added in (("tagged", 1), ("new", 2)):
+        new, extended, _ = load(tmp_path / folder)
+        assert_same((model, tokenizer, tokenizer), (new, extended, extended))
+        assert extended.convert_tokens_to_ids("<bt>") == size
+        assert extended("<bt>", add_special_tokens=False)["input_ids"] == parts
+        rows = new.get_input_embeddings().weight
+        assert torch.allclose(rows[size], model.get_input_embeddings().weight[parts].mean(dim=0))
+        assert new.config.vocab_size == len(rows) == len(extended) == size + num_added
+    with pytest.raises(ValueError, match="tagged has a piece <bt> already"):
+        extend_vocabulary(tmp_path / "tagged", tmp_path / "again", source_tags=["<bt>"])
+
+
 def test_two_vocabularies_are_trimmed_each_by_its_own_text(texts, tmp_path):
     source, target = learned(GENERAL[:2], 310), learned(GENERAL[2:], 300)
     model = make_model(len(source), len(target))

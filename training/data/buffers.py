@@ -28,7 +28,7 @@ from .batching import TokenBatchSampler
 from .cleaning import KEPT, REASONS, CleaningRules
 from .corpora import CorpusPlan, shares
 from .corpus import read_row, stream_pairs
-from .encoding import encode_texts
+from .encoding import encode_texts, tag_ids
 from .noise import Noise
 from .redrawing import Ids, Redrawing, Text
 
@@ -250,6 +250,7 @@ class BufferReader:
     ) -> None:
         self.stop = Event()
         self._tokenizers = deepcopy((tokenizer, target_tokenizer))
+        self._tags = {plan.name: tag_ids(tokenizer, plan.source_tag) for plan in plans}
         self._rules = rules
         self._buffer_pairs = buffer_pairs
         self._budget = budget
@@ -340,15 +341,14 @@ class BufferReader:
                 kept.append((row, pair))
         drawn = [pair for _, pair in kept]
         if self._redrawing is not None:
-            drawn = self._redrawing(
-                [
-                    Text(row.key, row.source or "", row.target or "", row.part.noise, pair)
-                    for row, pair in kept
-                ]
-            )
+            drawn = self._redrawing([self._text(row, pair) for row, pair in kept])
         return [
             (np.array(source, np.int32), np.array(target, np.int32)) for source, target in drawn
         ]
+
+    def _text(self, row: Row, pair: Ids) -> Text:
+        tag, noise = self._tags[row.part.plan.name], row.part.noise
+        return Text(row.key, row.source or "", row.target or "", noise, tag, pair)
 
     def _ids(self, rows: list[Row]) -> list[Ids]:
         """The ids of each pair as it is."""
@@ -358,7 +358,9 @@ class BufferReader:
         encoded = encode_texts(
             [row.source for row in rows], [row.target for row in rows], *self._tokenizers
         )
-        return list(zip(encoded["input_ids"], encoded["labels"], strict=True))
+        tagged = zip(rows, encoded["input_ids"], strict=True)
+        sources = [self._tags[row.part.plan.name] + ids for row, ids in tagged]
+        return list(zip(sources, encoded["labels"], strict=True))
 
     def _cut(self, pairs: list[Pair], chooser: np.random.Generator) -> list[list[Pair]]:
         batches = TokenBatchSampler(

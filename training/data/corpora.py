@@ -6,13 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from vaswani_hf.tokenization_vaswani import check_source_tag
+
 from ..settings.fields import NOISE, DataArguments
 from ..settings.mappings import read_mapping
 from ..settings.stages import mean_shares, read_stages
 from .noise import Noise
 
 
-# Where the text of a corpus is; a mapping of `corpora` sets these, `name` and `weight`.
+# Where the text of a corpus is; a mapping of `corpora` sets these, `name`, `weight`, `source_tag`.
 _LIST_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
 TEXT_FIELDS = ("dataset", "dataset_config", *_LIST_FIELDS)
 READING_FIELDS = ("train_split", "source_column", "target_column")  # as the recipe says unless set
@@ -20,11 +22,15 @@ READING_FIELDS = ("train_split", "source_column", "target_column")  # as the rec
 
 @dataclass(frozen=True)
 class CorpusPlan:
-    """One corpus of the training set: where it is, and its share of the pairs."""
+    """One corpus of the training set: where it is, and its share of the pairs.
+
+    A `source_tag` is a piece of its own that stands before each source.
+    """
 
     name: str
     weight: float | None
     arguments: DataArguments
+    source_tag: str | None = None
 
 
 def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
@@ -32,8 +38,9 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
 
     Raises:
         ValueError: if a mapping has an unknown key, no name or another's, a weight that is not
-            above 0; if only some have weights; if training text is also named beside `corpora`; or
-            if stages name other corpora, or corpora have weights beside them.
+            above 0, or a tag that is not named as one; if only some have weights; if training text
+            is also named beside `corpora`; or if stages name other corpora, or corpora have weights
+            beside them.
     """
     if not arguments.corpora:
         Noise.of(arguments)  # which checks it
@@ -81,13 +88,18 @@ def _plans_of_stages(plans: list[CorpusPlan], arguments: DataArguments) -> list[
 
 def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
     where = f"corpora, {number}."
-    known = ("name", "weight", *TEXT_FIELDS, *READING_FIELDS, *NOISE)
+    known = ("name", "weight", "source_tag", *TEXT_FIELDS, *READING_FIELDS, *NOISE)
     chosen = read_mapping(text, where, known)
-    name, weight = chosen.pop("name", None), chosen.pop("weight", None)
+    name, weight, tag = (chosen.pop(key, None) for key in ("name", "weight", "source_tag"))
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where} needs a name, got name={name!r}.")
     if weight is not None and not (_is_number(weight) and 0 < weight < math.inf):
         raise ValueError(f"corpora, {name}: weight must be a number above 0, got weight={weight}.")
+    if tag is not None:
+        try:
+            check_source_tag(tag)
+        except ValueError as error:
+            raise ValueError(f"corpora, {name}: {error}") from None
     if not any(chosen.get(key) for key in TEXT_FIELDS):
         raise ValueError(f"corpora, {name}: names no text; set one of {', '.join(TEXT_FIELDS)}.")
     for key in _LIST_FIELDS:
@@ -96,7 +108,7 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
         if not _is_number(chosen.get(key, 0)):
             raise ValueError(f"corpora, {name}: {key} must be a number, got {chosen[key]!r}.")
     nowhere: dict[str, Any] = {"dataset": None, "dataset_config": None, "corpora": []}
-    plan = CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}))
+    plan = CorpusPlan(name, weight, dataclasses.replace(arguments, **{**nowhere, **chosen}), tag)
     Noise.of(plan.arguments)  # which checks it
     return plan
 

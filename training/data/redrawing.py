@@ -26,6 +26,7 @@ class Text(NamedTuple):
         source: text.
         target: its translation.
         noise: of its corpus.
+        tag: the ids that stand before the sources of its corpus.
         ids: of the pair as it is.
     """
 
@@ -33,6 +34,7 @@ class Text(NamedTuple):
     source: str
     target: str
     noise: Noise
+    tag: list[int]
     ids: Ids
 
 
@@ -85,9 +87,10 @@ class Redrawing:
         encoded = self._encode(
             [pairs[place] for place in changed], [choosers[place] for place in changed]
         )
-        for place, ids in zip(changed, encoded, strict=True):
-            if max(map(len, ids)) <= self._max_length:
-                drawn[place] = ids
+        for place, (source, target) in zip(changed, encoded, strict=True):
+            source = texts[place].tag + source
+            if max(len(source), len(target)) <= self._max_length:
+                drawn[place] = source, target
         return drawn
 
     def _encode(self, pairs: list[tuple[str, str]], choosers: list[Random]) -> list[Ids]:

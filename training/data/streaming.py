@@ -215,10 +215,11 @@ def _settings_of_batches(
         "drop_undecodable": data.drop_undecodable,
         "corpora": [
             {"name": plan.name, "weight": plan.weight}
+            # Checkpoints of text without tags or trees need not know of them.
+            | ({"source_tag": plan.source_tag} if plan.source_tag else {})
             | {
                 name: getattr(plan.arguments, name)
                 for name in (*TEXT_FIELDS, *READING_FIELDS)
-                # Checkpoints of translation need not know of trees.
                 if name != "train_trees" or plan.arguments.train_trees
             }
             | {name: share for name in NOISE if (share := getattr(plan.arguments, name))}

@@ -26,7 +26,7 @@ from vaswani_hf.modeling_vaswani import (
     FeedForward,
 )
 from vaswani_hf.parsing.constraint import tree_words
-from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
+from vaswani_hf.tokenization_vaswani import add_source_tags, tokenizer_of_segmented_text
 
 from ..data.corpus import Corpus
 from ..settings.fields import PARSING, Arguments
@@ -175,18 +175,27 @@ def _check_sizes(tokenizers: Tokenizers, named: str, config: VaswaniConfig, name
 def build_tokenizers(arguments: Arguments, corpus: Corpus, checkpoint: str | None) -> Tokenizers:
     """The checkpoint's tokenizers, those that are named, or one learned from the training set.
 
-    The first process learns and writes it; the others read what it wrote.
+    The first process learns and writes it; the others read what it wrote. All know the tags of the
+    corpora, which are added to one that is learned or is named for a new model.
+
+    Raises:
+        ValueError: if a trained model has no piece for a tag, or a tokenizer cannot have one.
     """
     named = checkpoint or arguments.data.tokenizer or arguments.training.model_name_or_path
+    tags = corpus.source_tags
     if named:
-        return load_tokenizers(named)
+        tokenizers = load_tokenizers(named)
+        if arguments.training.model_name_or_path and not checkpoint:
+            _require_pieces(tokenizers[0], tags, arguments.training.model_name_or_path)
+        add_source_tags(tokenizers[0], tags)
+        return tokenizers
     folder = Path(arguments.training.output_dir) / TOKENIZER_FOLDER
     if arguments.training.process_index and folder.is_dir():
         return load_tokenizers(folder)
     if arguments.data.segmented:
         tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
-        vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
+        vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size) - len(tags)
         is_parsing = arguments.training.task == PARSING
         whole_words: list[str] = []
         if is_parsing:
@@ -205,9 +214,21 @@ def build_tokenizers(arguments: Arguments, corpus: Corpus, checkpoint: str | Non
                 # The bar is not written through Python: a closed output would be an error.
                 show_progress=not arguments.training.disable_tqdm and sys.stdout.isatty(),
             ).result()
+    add_source_tags(tokenizer, tags)
     with explain_failed_write(folder):
         tokenizer.save_pretrained(folder)
     return tokenizer, None
+
+
+def _require_pieces(tokenizer: PreTrainedTokenizerBase, tags: list[str], trained: str) -> None:
+    """Refuse tags that a trained model has no embedding for."""
+    pieces = tokenizer.get_vocab()
+    for tag in tags:
+        if tag not in pieces:
+            raise ValueError(
+                f"source_tag={tag} is no piece of {trained}; add it by: vaswani-hf vocabulary "
+                f"extend {trained} NEW --source_tags '{tag}'"
+            )
 
 
 def build_model(

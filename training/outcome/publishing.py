@@ -43,7 +43,7 @@ def check_push(arguments: Arguments) -> None:
             "push_to_hub=True needs the model's license: set license, an identifier of the Hub's, "
             "such as cc-by-4.0, or `other`."
         )
-    languages = [code for code in (data.source_language, data.target_language) if code]
+    languages = [code for code in data.languages if code]
     for language in languages:
         check_language(language)
     name = training.hub_model_id or Path(training.output_dir).resolve().name
@@ -100,7 +100,7 @@ class CheckpointPusher:
             card_for_push(
                 checkpoint,
                 str(training.hub_model_id),
-                languages=(data.source_language, data.target_language),
+                languages=data.languages,
                 license=data.license,
                 results=results,
             ).save(staged / CARD)
@@ -143,6 +143,7 @@ def push_model(arguments: Arguments) -> None:
     if not training.push_to_hub or training.process_index:
         return
     repo_id, folder = str(training.hub_model_id), training.output_dir
+    source_language, target_language = data.languages
     logger.info("Pushing to %s.", repo_id)
     try:
         pushed = push(
@@ -151,8 +152,8 @@ def push_model(arguments: Arguments) -> None:
             private=training.hub_private_repo,
             revision=training.hub_revision,
             license=data.license,
-            source_language=data.source_language,
-            target_language=data.target_language,
+            source_language=source_language,
+            target_language=target_language,
             token=training.hub_token,
         )
     except (HubError, ValueError) as error:

@@ -148,11 +148,10 @@ class Results:
         text = json.dumps(self._log_history, indent=1)
         (folder / LOG_HISTORY).write_text(text + "\n", encoding="utf-8")
         data = self.arguments.data
-        languages = [data.source_language, data.target_language]
         write_model_card(
             folder,
             self.figures,
-            languages=[language for language in languages if language],
+            languages=[language for language in data.languages if language],
             license=data.license,
             dataset=data.dataset,
         )

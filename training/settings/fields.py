@@ -170,6 +170,13 @@ class DataArguments:
         default_factory=list,
         metadata={"help": "parse trees to test on, named as in train_trees"},
     )
+    swap_sides: bool = field(
+        default=False,
+        metadata={
+            "help": "learn the other direction: all sources become targets and all targets "
+            "sources, and so do their languages"
+        },
+    )
     split_digits: bool = field(
         default=False, metadata={"help": "give every digit a piece of its own in the vocabulary"}
     )
@@ -205,9 +212,9 @@ class DataArguments:
     corpora: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "several training corpora: mappings of `name`, `weight` and the place of the "
-            "text (dataset, train_source and train_target, train_file, or train_trees); JSON on "
-            "the command line"
+            "help": "several training corpora: mappings of `name`, `weight`, `source_tag` and the "
+            "place of the text (dataset, train_source and train_target, train_file, or "
+            "train_trees); JSON on the command line"
         },
     )
     streaming: bool = field(
@@ -264,6 +271,12 @@ class DataArguments:
         if self.dataset == NO_DATASET:
             self.dataset = None
         check_ranges(self)
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """Codes of the languages that the model translates from and into."""
+        languages = self.source_language, self.target_language
+        return languages[::-1] if self.swap_sides else languages
 
     @property
     def redrawn_by(self) -> str | None:

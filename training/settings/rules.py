@@ -68,8 +68,9 @@ def check_task(arguments: Arguments) -> None:
         )
     if task == PARSING and not {"train_trees", "corpora"} & set(trees):
         raise ValueError(f"task={PARSING} learns from trees, and none are named; set train_trees.")
-    if task == PARSING and data.segmented:
-        raise ValueError(f"segmented=True is for translation, got task={task}; leave it out.")
+    for name in ("segmented", "swap_sides"):
+        if task == PARSING and getattr(data, name):
+            raise ValueError(f"{name}=True is for translation, got task={task}; leave it out.")
 
 
 def check_start(arguments: Arguments) -> None:

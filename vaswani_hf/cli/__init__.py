@@ -15,6 +15,7 @@ from .convert import add_convert
 from .draw import add_draw
 from .evalb import add_evalb
 from .evaluate import add_evaluate
+from .filter import add_filter
 from .parse import add_parse
 from .plot import add_plot
 from .push import add_push
@@ -34,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
         description="Translate with models of 'Attention Is All You Need', serve them, score, "
-        "align and judge translations, parse sentences, convert models, push them to the Hub, "
-        "plot their training, and draw what they do.",
+        "filter, align and judge translations, parse sentences, convert models, push them to the "
+        "Hub, plot their training, and draw what they do.",
     )
     parser.add_argument(
         "--version",
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_translate(commands)
     add_serve(commands)
     add_score(commands)
+    add_filter(commands)
     add_align(commands)
     add_evaluate(commands)
     add_compare(commands)

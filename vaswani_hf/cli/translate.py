@@ -2,6 +2,7 @@
 """vaswani-hf translate"""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -312,7 +313,10 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
         from ..hub.download import find
 
         folders = [find(model, revision=arguments.revision) for model in arguments.model]
-    run = describe_run(arguments, folders, source)
+    files = {"input": os.fstat(source.fileno())}
+    if arguments.prefix is not None:
+        files["prefix"] = os.stat(arguments.prefix)
+    run = describe_run(arguments, folders, **files)
     num_each = arguments.n_best or 1 if arguments.format != "jsonl" else 1
     return OutputFile(Path(arguments.output), run, resume=arguments.resume, num_each=num_each)
 

@@ -62,6 +62,10 @@ class EditableTokenizer:
         """The id of each piece."""
         return self.tokenizer.get_vocab()
 
+    def spelled(self, text: str) -> list[int]:
+        """The ids of a text, without those that end it."""
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
     def used(self, lines: Iterable[str]) -> set[int]:
         """The ids that come in a text."""
         found: set[int] = set()
@@ -167,6 +171,9 @@ class EditableTokenizer:
                 f"characters and pairs of pieces that come twice; give more text or fewer pieces."
             )
         model["merges"] = merges
+        # New pieces follow special ones that stood behind the model's own.
+        for entry in self.content["added_tokens"]:
+            model["vocab"].setdefault(entry["content"], entry["id"])
         for number, piece in enumerate(added, start=self.size):
             model["vocab"][piece] = number
         return [parts[piece] for piece in added]

@@ -1,6 +1,7 @@
 """Pairs that are drawn anew in each epoch, from their text to the batches of a run."""
 
 import json
+from copy import deepcopy
 from itertools import islice
 
 import pytest
@@ -11,13 +12,14 @@ from tokenizers import Tokenizer
 from tests.training.data.test_streaming import run_of, texts_of
 from tests.training.runs import RECIPE, run_here, write_pairs
 from training.data.corpus import load_corpus
-from training.data.encoding import encode_pairs, encode_texts
+from training.data.encoding import encode_splits, encode_texts
 from training.data.mixing import clean
 from training.data.noise import Noise
 from training.data.redrawing import Redrawing, Text
 from training.data.streaming import TokenBatchStream
 from training.settings.fields import DataArguments
 from vaswani_hf import train_tokenizer
+from vaswani_hf.tokenization_vaswani import add_source_tags
 
 
 NUM_PAIRS = 101  # a prime: no number of processes divides it
@@ -45,7 +47,7 @@ def stream_of(files, tokenizer, data=None, checkpoint=None, **changes):
     arguments = DataArguments(**{**fields, **(data or {})})
     corpus = load_corpus(arguments)
     if not arguments.streaming:
-        clean(corpus, encode_pairs(corpus.splits["train"], tokenizer))
+        clean(corpus, encode_splits(corpus, tokenizer)["train"])
     return TokenBatchStream(corpus, tokenizer, arguments, run_of(**changes), checkpoint)
 
 
@@ -162,13 +164,28 @@ def test_noise_is_that_of_the_corpus(files, tokenizer):
     assert all(source.isupper() == target.isupper() for source, target in texts)
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_tags_stay_before_the_sources_of_their_corpus(files, tokenizer, streaming):
+    tagged = deepcopy(tokenizer)
+    add_source_tags(tagged, ["<bt>"])
+    of_b = {"source_tag": "<bt>", "weight": 1, "typo_noise": 0.3}
+    texts = corpora(files, **of_b)
+    texts[0] = texts[0].replace("{", '{"weight": 1, ', 1)
+    data = {"train_file": [], "corpora": texts, "bpe_dropout": 0.3, "streaming": streaming}
+    rows = [row for batch in islice(iter(stream_of(files, tagged, data)), 30) for row in batch]
+    tag = tagged.convert_tokens_to_ids("<bt>")
+    for row, (_, target) in zip(rows, texts_of([rows], tagged), strict=True):
+        places = [place for place, piece in enumerate(row["input_ids"]) if piece == tag]
+        assert places == ([0] if target.endswith("x") else []) and tag not in row["labels"]
+
+
 def drawn(tokenizer, text, noise=None, max_length=60, **options):
     encoded = encode_texts([text], [text], tokenizer)
     plain = (encoded["input_ids"][0], encoded["labels"][0])
     settings = {"seed": 0, "bpe_dropout": 0.0, "max_length": max_length, **options}
     draw = Redrawing(tokenizer, None, **settings)
     return plain, [
-        draw([Text(f"{key}", text, text, noise or Noise(), plain)])[0] for key in range(20)
+        draw([Text(f"{key}", text, text, noise or Noise(), [], plain)])[0] for key in range(20)
     ]
 
 

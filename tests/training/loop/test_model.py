@@ -1,5 +1,6 @@
 """The tokenizer and model that a run starts with: what does not go together is told beforehand."""
 
+import json
 import shutil
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from tests.training.runs import RECIPE, results_of, write_pairs
 from training.data import files
 from training.loop.model import load_tokenizer, set_trained_length
 from training.run import main
-from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, cli, train_tokenizer
 
 
 SIZES = {"d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -74,6 +75,32 @@ def test_what_does_not_go_together_is_refused_before_the_text_is_read(
     with pytest.raises(SystemExit, match=f"^training/run.py: .*{message}"):
         main(command(folder, "--output_dir", str(tmp_path / "out"), *given))
     assert not (tmp_path / "out").exists()
+
+
+def tagged(folder):
+    place = {"name": "a", "train_file": str(folder / "a.tsv"), "source_tag": "<bt>"}
+    corpora = ["--corpora", json.dumps(place)]
+    return [str(folder / "tiny.yaml"), *corpora, "--max_steps", "1", "--average_last", "1"]
+
+
+def test_a_tag_is_added_to_a_tokenizer_but_not_to_a_trained_model(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        model = str(folder / "model")
+        main([*tagged(folder), "--model_name_or_path", model, "--output_dir", str(tmp_path / "o")])
+    told = str(ended.value)
+    assert f"source_tag=<bt> is no piece of {model}; add it by" in told
+    command = f"vocabulary extend {model} {tmp_path / 'new'} --source_tags <bt>"
+    assert command.replace(str(tmp_path / "new"), "NEW").replace("<bt>", "'<bt>'") in told
+    assert cli.main(command.split()) == 0
+    for name, start in [
+        ("--model_name_or_path", tmp_path / "new"),
+        ("--tokenizer", folder / "model"),
+    ]:
+        output = tmp_path / name
+        main([*tagged(folder), name, str(start), "--output_dir", str(output)])
+        tokenizer = load_tokenizer(output)
+        assert len(tokenizer) == len(load_tokenizer(folder / "model")) + 1
+        assert tokenizer.convert_tokens_to_ids("<bt>") == len(tokenizer) - 1
 
 
 def test_a_model_of_another_type_is_refused(folder, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from training.data.corpus import load_corpus
-from training.data.encoding import encode_pairs
+from training.data.encoding import encode_splits
 from training.data.mixing import clean_and_mix
 from training.loop.model import build_model, build_tokenizers
 from training.outcome.dry_run import make_plan
@@ -233,6 +233,12 @@ def stand_in_trees(tmp_path_factory):
 
 def options_of(name, stand_in, trees):
     """What puts made-up text in the place of a recipe's."""
+    if name == "tagged_bt":
+        files = dict(zip(stand_in[::2], stand_in[1::2], strict=True))
+        of_train = {side: files.pop(f"--{side}") for side in ("train_source", "train_target")}
+        corpus = {"name": "all", "source_tag": "<bt>", **of_train}
+        options = [item for pair in files.items() for item in pair]
+        return [*options, "--corpora", json.dumps(corpus)]
     if not name.startswith("parsing"):
         return stand_in
     many, few = str(trees / "many"), str(trees / "few")
@@ -249,7 +255,7 @@ def test_every_recipe_can_be_planned(name, stand_in, stand_in_trees, tmp_path):
     arguments = parse_arguments([name, *options, "--output_dir", str(tmp_path)])
     corpus = load_corpus(arguments.data)
     tokenizer, _ = build_tokenizers(arguments, corpus, None)
-    encoded = encode_pairs(corpus.splits["train"], tokenizer, arguments.data.segmented)
+    encoded = encode_splits(corpus, tokenizer, arguments.data.segmented)["train"]
     pairs = clean_and_mix(corpus, encoded, arguments.training.seed)
     with torch.device("meta"):
         model = build_model(arguments, tokenizer)
