@@ -373,6 +373,23 @@ class Copies(TorchDispatchMode):
         return result
 
 
+@pytest.mark.parametrize("output_bias", [False, True])
+def test_a_head_that_is_not_trained_gets_no_gradient_and_takes_none_from_the_rest(
+    output_bias: bool,
+) -> None:
+    gradients = []
+    for is_trained in (True, False):
+        model = small_model(tie_word_embeddings=False, output_bias=output_bias).train()
+        model.lm_head.weight.requires_grad_(is_trained)
+        torch.manual_seed(0)
+        model(draw_tokens(B, S), labels=LABELS).loss.backward()
+        assert (model.lm_head.weight.grad is not None) == is_trained
+        gradients.append(model.model.decoder.layers[0].feed_forward.inner.weight.grad)
+        if output_bias:
+            assert model.lm_head.bias.grad is not None
+    assert torch.equal(*gradients)
+
+
 @pytest.mark.parametrize("retain_graph", [False, True])
 def test_only_a_graph_that_is_kept_costs_a_copy_of_the_gradients(retain_graph: bool) -> None:
     states, weight = torch.randn(6, 32, requires_grad=True), torch.randn(V, 32, requires_grad=True)

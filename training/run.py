@@ -40,6 +40,7 @@ from training.data.encoding import encode_splits
 from training.data.lengths import check_lengths
 from training.data.mixing import clean, clean_and_mix
 from training.data.streaming import TokenBatchStream
+from training.loop.adapters import check_packages, describe_parameters
 from training.loop.callbacks import StageLog, StreamGuard
 from training.loop.checkpoints import find_checkpoint
 from training.loop.locking import lock_output_dir
@@ -106,7 +107,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
     # Section 3: the model
     model = build_model(arguments, *tokenizers)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
-    logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
+    logger.info("The model has %s.", describe_parameters(model))
     if training.dry_run:
         show_plan(arguments, model, tokenizer, pairs["train"])
         return
@@ -172,6 +173,7 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
     if training.dry_run:
         use_temporary_folder(training)
     check_streaming(arguments.data, training)
+    check_packages(training)
     lock = None if training.dry_run else lock_output_dir(training, exits)
     checkpoint = find_checkpoint(training)
     with raise_on_all_processes(training):

@@ -159,7 +159,7 @@ def chunked_cross_entropy(
     arguments = (states, weight, bias, labels, label_smoothing, dtype)
     if torch.compiler.is_compiling() and states.device.type in DEVICES_OF_OPERATOR:
         return loss_and_gradients(*arguments)[0]
-    return ChunkedCrossEntropy.apply(*arguments)
+    return ChunkedCrossEntropy.apply(*arguments, weight.requires_grad)
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
@@ -180,8 +180,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         # compiler does not know whether it is.
         is_kept = torch.compiler.is_compiling() or is_graph_kept()
         scale = Tensor.mul if is_kept else Tensor.mul_
-        states, weight, bias = (scale(grad, grad_total) for grad in ctx.saved_tensors)
-        return states, weight, bias if len(bias) else None, None, None, None
+        states, *head = (scale(grad, grad_total) for grad in ctx.saved_tensors)
+        weight, bias = (grad if len(grad) else None for grad in head)
+        return states, weight, bias, None, None, None, None
 
 
 def _loss_and_gradients(
@@ -191,9 +192,13 @@ def _loss_and_gradients(
     labels: Tensor,
     label_smoothing: float,
     dtype: torch.dtype,
+    has_trained_head: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum and its gradients by `states`, `weight` and `bias`; products are in `dtype`."""
-    sums = RunningSums(weight, bias, label_smoothing, dtype)
+    """The sum and its gradients by `states`, `weight` and `bias`; products are in `dtype`.
+
+    Beside an adapter the head is not trained: then the gradient of its matrix has no rows.
+    """
+    sums = RunningSums(weight, bias, label_smoothing, dtype, has_trained_head)
     if torch.compiler.is_compiling():
         # A graph does not know how many targets are real and computes logits for all, padding
         # included; in return a compiler fuses passes, and the processor never waits for a GPU.
@@ -217,14 +222,21 @@ class RunningSums:
     """The loss of all chunks so far, and its gradients by matrix and bias."""
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, label_smoothing: float, dtype: torch.dtype
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        label_smoothing: float,
+        dtype: torch.dtype,
+        has_trained_head: bool,
     ) -> None:
         self.weight = weight.to(dtype)
         self.bias = None if bias is None else bias.to(dtype)
         self.true_share, self.even_share = 1 - label_smoothing, label_smoothing / len(weight)
         self.dtype = accumulation_dtype(dtype)
         self.total = weight.new_zeros((), dtype=self.dtype)
-        self.grad_weight = torch.zeros_like(weight, dtype=self.dtype)
+        self.has_trained_head = has_trained_head
+        shape = weight if has_trained_head else weight[:0]
+        self.grad_weight = torch.zeros_like(shape, dtype=self.dtype)
         self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=self.dtype)
 
     def add(self, x: Tensor, label: Tensor) -> Tensor:
@@ -247,9 +259,9 @@ class RunningSums:
         if self.bias is not None:
             self.grad_bias.addmv_(grad.T, is_real.squeeze(1).to(self.dtype))
         grad, x = grad.to(x.dtype), x.where(is_real, 0)
-        if grad.dtype == self.dtype:
+        if self.has_trained_head and grad.dtype == self.dtype:
             torch.addmm(self.grad_weight, grad.T, x, out=self.grad_weight)
-        else:
+        elif self.has_trained_head:
             self.grad_weight += grad.T @ x
         return linear(grad, self.weight.T).where(is_real, 0).to(given)
 

@@ -30,6 +30,7 @@ from vaswani_hf.tokenization_vaswani import add_source_tags, tokenizer_of_segmen
 
 from ..data.corpus import Corpus
 from ..settings.fields import PARSING, Arguments
+from .adapters import add_adapter, quantization
 from .saving import explain_failed_write
 
 
@@ -249,9 +250,15 @@ def build_model(
     """
     training = arguments.training
     if training.model_name_or_path:
-        model = AutoModelForSeq2SeqLM.from_pretrained(training.model_name_or_path)
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            training.model_name_or_path, **quantization(training)
+        )
         _set_fields(model.config, arguments, training.model_name_or_path)
         _set_dropout(model)
+        if training.lora_rank is not None:
+            # As it was named: what was fetched lies in a cache.
+            name = arguments.chosen["model_name_or_path"]
+            add_adapter(model, training, str(Path(name).resolve()) if Path(name).is_dir() else name)
     else:
         writes = target_tokenizer or tokenizer  # the model says its ids
         fields = {**arguments.model, "vocab_size": len(tokenizer)}

@@ -12,8 +12,10 @@ from transformers.trainer_utils import HubStrategy
 
 from vaswani_hf.hub.card import CARD, card_for_push, check_language, make_card
 from vaswani_hf.hub.errors import HubError
+from vaswani_hf.hub.folder import has_adapter
 from vaswani_hf.hub.upload import prepare, push, stage, upload
 
+from ..loop.adapters import adapter_figures
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import Arguments, VaswaniTrainingArguments
 
@@ -42,6 +44,12 @@ def check_push(arguments: Arguments) -> None:
         raise ValueError(
             "push_to_hub=True needs the model's license: set license, an identifier of the Hub's, "
             "such as cc-by-4.0, or `other`."
+        )
+    if training.lora_rank is not None and Path(arguments.chosen["model_name_or_path"]).is_dir():
+        raise ValueError(
+            f"push_to_hub=True would push an adapter of the folder "
+            f"{arguments.chosen['model_name_or_path']}, which others do not have: push that first, "
+            f"and set model_name_or_path to its id on the Hub."
         )
     languages = [code for code in data.languages if code]
     for language in languages:
@@ -95,6 +103,8 @@ class CheckpointPusher:
                 "max_steps": trainer.state.max_steps,
             },
         }
+        if has_adapter(trainer.model):
+            results["adapter"] = adapter_figures(trainer.model)
         try:
             stage(checkpoint, staged)
             card_for_push(

@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,9 +19,11 @@ import yaml
 
 from vaswani_hf import VaswaniForConditionalGeneration
 from vaswani_hf.hub import write_model_card
+from vaswani_hf.hub.folder import has_adapter
 from vaswani_hf.pictures.runs import LOG_HISTORY
 
 from ..data.corpus import Corpus
+from ..loop.adapters import adapter_figures
 from ..loop.saving import explain_failed_write
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import PARSING, Arguments
@@ -33,6 +36,8 @@ from .scores import SHOWN, scores_of
 
 logger = logging.getLogger("training")
 RESULTS = "results.json"
+# Of each split, a line a sentence, as `vaswani-hf compare` reads them.
+HYPOTHESES, REFERENCES = "{split}.hypotheses", "{split}.references"
 CONFIG = "config.yaml"
 PACKAGES = (
     "torch",
@@ -70,6 +75,7 @@ class Results:
     Attributes:
         figures: what `results.json` will hold, as far as it is known.
         translations: of the last evaluation.
+        texts: by split, what the model made of its sentences.
 
     Args:
         arguments: of the run.
@@ -114,7 +120,10 @@ class Results:
         }
         if stages := read_stages(arguments.data.stages):
             self.figures["training"]["stages"] = [asdict(stage) for stage in stages]
+        if has_adapter(trainer.model):
+            self.figures["adapter"] = adapter_figures(trainer.model)
         self.translations: tuple[Translation, ...] = ()
+        self.texts: dict[str, tuple[Translation, ...]] = {}
         self._log_history = trainer.state.log_history
 
     def add_average(self, folders: list[Path]) -> None:
@@ -128,10 +137,10 @@ class Results:
     def add(self, evaluation: Evaluation) -> None:
         """Take the scores of a split, and log them."""
         self.figures["scores"][evaluation.split] = scores_of(evaluation, evaluation.split)
-        self.translations = evaluation.translations
+        self.translations = self.texts[evaluation.split] = evaluation.translations
 
     def write(self, wall_seconds: float) -> None:
-        """Write `results.json` and the model card into the output folder."""
+        """Write texts, `results.json` and the model card into the output folder."""
         samples = [translation._asdict() for translation in self.translations[:NUM_SAMPLES]]
         self.figures |= {
             "samples": samples,
@@ -142,8 +151,13 @@ class Results:
             | {package: version(package) for package in PACKAGES},
         }
         folder = Path(self.arguments.training.output_dir)
+        for split, found in self.texts.items():
+            _write_lines(folder, HYPOTHESES.format(split=split), [one.translation for one in found])
+            _write_lines(folder, REFERENCES.format(split=split), [one.reference for one in found])
         text = json.dumps(self.figures, indent=2, ensure_ascii=False, default=str)
-        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        unfinished = folder / f"{RESULTS}.new"  # of which a killed process may leave half
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.replace(folder / RESULTS)
         # What `vaswani-hf plot` draws, for when the checkpoints are gone.
         text = json.dumps(self._log_history, indent=1)
         (folder / LOG_HISTORY).write_text(text + "\n", encoding="utf-8")
@@ -177,6 +191,13 @@ class Results:
         folder = self.arguments.training.output_dir
         print(f"The model is in {folder}. {'Parse' if parses else 'Translate'} with:")
         print(f"  vaswani-hf {'parse' if parses else 'translate'} --model {shlex.quote(folder)}")
+
+
+def _write_lines(folder: Path, name: str, texts: Sequence[str]) -> None:
+    """Write a text a line, if there are any."""
+    if texts:
+        lines = "".join(" ".join(text.splitlines()) + "\n" for text in texts)
+        (folder / name).write_text(lines, encoding="utf-8")
 
 
 def current_commit() -> str | None:

@@ -14,6 +14,7 @@ from transformers import Seq2SeqTrainingArguments
 from vaswani_hf import VaswaniConfig
 from vaswani_hf.search_settings_vaswani import POWER, WU
 
+from .adapters import check_lora
 from .best import check_best, check_kept, choose_metric
 from .bleu import check_bleu
 from .budget import TokenBudget
@@ -412,6 +413,36 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         default=False,
         metadata={"help": "parsing: let evaluations search among trees alone"},
     )
+    lora_rank: int | None = field(
+        default=None,
+        metadata={
+            "help": "train an adapter by LoRA: two matrices of this rank beside each of "
+            "lora_targets, and nothing else of model_name_or_path"
+        },
+    )
+    lora_alpha: float | None = field(
+        default=None,
+        metadata={
+            "help": "factor of the adapter, which is divided by lora_rank; twice the rank unless "
+            "given"
+        },
+    )
+    lora_targets: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "projections that are adapted: query_proj, key_proj, value_proj, output_proj "
+            "of attention, inner, outer of the feed-forward networks; all unless given"
+        },
+    )
+    lora_dropout: float = field(
+        default=0.0, metadata={"help": "dropout rate of the adapter's input"}
+    )
+    load_in_8bit: bool = field(
+        default=False,
+        metadata={
+            "help": "hold the matrices that the adapter leaves alone in 8 bits (bitsandbytes)"
+        },
+    )
     average_last: int = field(
         default=5,
         metadata={"help": "number of last checkpoints that are averaged at the end; 1 for none"},
@@ -471,6 +502,7 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         check_best(self)
         check_kept(self)
         check_bleu(self)
+        check_lora(self)
         if self.constrained_search and self.task != PARSING:
             raise ValueError(
                 f"constrained_search=True searches for trees; set task to {PARSING}, or leave "

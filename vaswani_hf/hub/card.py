@@ -79,16 +79,17 @@ def make_card(
         for name, (shown, metric) in METRICS.items()
         if name in figures
     ]
-    dataset_id = dataset or ""
-    is_on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", dataset_id) and not Path(dataset_id).exists()
+    adapter = results.get("adapter") or {}
+    base = adapter.get("base", "")
     data = ModelCardData(
         language=list(languages) or None,
         license=license,
-        library_name="transformers",
+        library_name="peft" if adapter else "transformers",
+        base_model=base if _is_repo_id(base) else None,
         pipeline_tag=None if parses else "translation",  # the Hub has no parsing
-        tags=["vaswani", "attention-is-all-you-need"],
+        tags=["vaswani", "attention-is-all-you-need", *(["lora"] if adapter else [])],
         metrics=list(dict.fromkeys(one.metric_type for one in evaluations)) or None,
-        datasets=[dataset_id] if is_on_hub else None,
+        datasets=[dataset] if dataset and _is_repo_id(dataset) else None,
         model_name=name.rpartition("/")[2],
         eval_results=evaluations or None,
     )
@@ -99,6 +100,7 @@ def make_card(
         results=results,
         scores=scores,
         parses=parses,
+        adapter=adapter,
         languages=" to ".join(map(language_name, languages)) if len(languages) == 2 else "",
     )
     text = card.text.strip()
@@ -113,6 +115,7 @@ def card_for_push(
     languages: Sequence[str | None] = (),
     license: str | None = None,
     results: dict[str, Any] | None = None,
+    base_model: str | None = None,
 ) -> ModelCard:
     """The card that goes to the Hub with a folder.
 
@@ -126,6 +129,7 @@ def card_for_push(
             card.
         license: identifier of the license; `None` for that of the folder's card.
         results: the figures; `None` for those in `results.json`.
+        base_model: of an adapter, what the card calls its base; `None` for the name in the figures.
 
     Raises:
         ValueError: if no license is known, a language is not a code, or the metadata of the
@@ -133,6 +137,8 @@ def card_for_push(
     """
     if results is None and (folder / RESULTS).is_file():
         results = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    if base_model is not None and results is not None and results.get("adapter"):
+        results = results | {"adapter": results["adapter"] | {"base": base_model}}
     old = _read_card(folder / CARD)
     metadata = old.data.to_dict() if old is not None else {}
     license = license or metadata.get("license")
@@ -182,6 +188,10 @@ def language_name(code: str) -> str:
     except ImportError:
         return code
     return Locale("en").languages.get(code, code)
+
+
+def _is_repo_id(name: str) -> bool:
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not Path(name).exists()
 
 
 def _read_card(path: Path) -> ModelCard | None:

@@ -143,6 +143,7 @@ class CTranslate2Translator(TextTranslator):
         self.source_pieces = _load_pieces(folder, "source")
         self.target_pieces = _load_pieces(folder, "target")
         self.id_of_piece = {piece: token for token, piece in enumerate(self.target_pieces)}
+        self.unknown_piece = settings.get("unk_token", "<unk>")
         self.end_id = self.id_of_piece[settings["eos_token"]]
         self.suppressed = [
             [self.target_pieces[token] for token in tokens] for tokens in forbidden_pieces(config)
@@ -264,6 +265,10 @@ class CTranslate2Translator(TextTranslator):
     def end_ids(self) -> list[int]:
         """The piece that ends a translation."""
         return [self.end_id]
+
+    def unknown_id(self) -> int:
+        """The unknown piece."""
+        return self.source_pieces.index(self.unknown_piece)
 
     def num_pieces(self) -> tuple[int | None, int | None]:
         """Pieces of the source's vocabulary and of the target's."""
