@@ -3,6 +3,7 @@
 Tests compare the package against these functions. Arrays are nested lists of floats.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -244,3 +245,37 @@ def beam_search(
         ended = sorted(ended, reverse=True)[:num_beams]
         running = [(total, pieces) for total, pieces in best if pieces[-1] != end][:num_beams]
     return ended
+
+
+def bpe_dropout_law(
+    pieces: tuple[str, ...], merges: Sequence[tuple[str, str]], dropout: float
+) -> dict[tuple[str, ...], float]:
+    """How often BPE-dropout cuts a word in each way (Provilkov et al. 2020, algorithm 1).
+
+    In each step every possible merge is left out with probability `dropout`, each by itself; of
+    those that remain the first one of the list is made.
+
+    Args:
+        pieces: the word's characters.
+        merges: in their order.
+        dropout: in [0, 1].
+    """
+    possible = [
+        (merges.index(pair), place)
+        for place, pair in enumerate(itertools.pairwise(pieces))
+        if pair in merges
+    ]
+    law: dict[tuple[str, ...], float] = {}
+    for is_left in itertools.product((True, False), repeat=len(possible)):
+        probability = math.prod(1 - dropout if left else dropout for left in is_left)
+        remaining = [merge for merge, left in zip(possible, is_left, strict=True) if left]
+        if not remaining:
+            outcomes = {pieces: 1.0}
+        else:
+            _, place = min(remaining)
+            merged = pieces[place] + pieces[place + 1]
+            after = (*pieces[:place], merged, *pieces[place + 2 :])
+            outcomes = bpe_dropout_law(after, merges, dropout)
+        for cut, share in outcomes.items():
+            law[cut] = law.get(cut, 0.0) + probability * share
+    return law

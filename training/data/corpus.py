@@ -40,6 +40,8 @@ class Corpus:
         sample_pairs: how many pairs teach the vocabulary; `None` for all.
         rules: which training pairs are wanted; `None` for all.
         checked: what the text of `train` tells of its pairs; `None` if it has not been looked at.
+        loaded: encoded training pairs that are wanted, by their corpus, where they are to be drawn
+            anew in each epoch; else `None`.
     """
 
     splits: dict[str, Dataset]
@@ -49,6 +51,7 @@ class Corpus:
     sample_pairs: int | None = None
     rules: CleaningRules | None = None
     checked: CheckedText | None = None
+    loaded: dict[str, Dataset] | None = None
 
     @property
     def has_links(self) -> bool:

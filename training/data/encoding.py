@@ -10,6 +10,7 @@ from typing import Any
 
 from datasets import Dataset, concatenate_datasets
 from datasets.fingerprint import Hasher
+from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vaswani_hf.tokenization_vaswani import join_pieces
@@ -139,11 +140,23 @@ def _encode(
         side = {"text_target" if are_targets else "text": texts}
         return tokenizer(**side, return_attention_mask=False, verbose=False)["input_ids"]
     # As the tokenizer's own call, without the offsets and masks that it makes beside the ids.
+    return [encoding.ids for encoding in _backend_of(tokenizer).encode_batch_fast(texts)]
+
+
+def _backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = tokenizer.split_special_tokens
-    return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
+    return backend
+
+
+def encode_words(
+    texts: list[str], tokenizer: PreTrainedTokenizerFast
+) -> list[tuple[list[int], list[int | None]]]:
+    """Of each text its ids, and of each id the number of its word, `None` of special pieces."""
+    encodings = _backend_of(tokenizer).encode_batch(texts)
+    return [(encoding.ids, encoding.word_ids) for encoding in encodings]
 
 
 def _content_of(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:

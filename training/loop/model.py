@@ -132,6 +132,9 @@ def load_tokenizer(
     except Exception as error:  # a foreign file can make the libraries raise anything
         reason = " ".join(str(error).split())
         raise ValueError(f"{name} has no tokenizer that can be loaded: {reason}") from error
+    if tokenizer.is_fast and getattr(tokenizer.backend_tokenizer.model, "dropout", None):
+        # It would cut the texts of evaluations anew too, and those of who loads the trained model.
+        tokenizer.backend_tokenizer.model.dropout = None
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise ValueError(f"The tokenizer of {name} has no {token}, which ends or pads a text.")

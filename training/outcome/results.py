@@ -8,6 +8,7 @@ import platform
 import shlex
 import subprocess
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from ..loop.adapters import adapter_figures
 from ..loop.saving import explain_failed_write
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import PARSING, Arguments
+from ..settings.stages import read_stages
 from .evaluation import Evaluation, Translation
 from .final_model import best_checkpoint
 from .samples import NUM_SAMPLES
@@ -104,7 +106,7 @@ class Results:
             "training": {
                 "updates": trainer.state.global_step,
                 # A stream has no length to count epochs by.
-                "epochs": None if arguments.data.streaming else trainer.state.epoch,
+                "epochs": None if arguments.data.streamed_by else trainer.state.epoch,
                 "stopped_early": trainer.stopped_early,
                 "best_checkpoint": best_checkpoint(trainer),
                 "resumed_from": checkpoint,
@@ -116,6 +118,8 @@ class Results:
             },
             "scores": {},
         }
+        if stages := read_stages(arguments.data.stages):
+            self.figures["training"]["stages"] = [asdict(stage) for stage in stages]
         if has_adapter(trainer.model):
             self.figures["adapter"] = adapter_figures(trainer.model)
         self.translations: tuple[Translation, ...] = ()

@@ -30,6 +30,8 @@ TRAINING_FILES = tuple(f"train_{kind}" for kind in KINDS_OF_FILES)
 FILES = tuple(
     f"{split}_{kind}" for split in ("train", "validation", "test") for kind in KINDS_OF_FILES
 )
+# Of a corpus: a mapping of `corpora` may set them too.
+NOISE = ("upper_case_noise", "title_case_noise", "lower_case_noise", "typo_noise")
 GENERAL_FILES = ("general_source", "general_target", "general_file")
 
 # Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
@@ -242,6 +244,34 @@ class DataArguments:
             "first 1,000,000 with streaming"
         },
     )
+    stages: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "stages of the training: mappings of `updates` and `weights`, a mapping of the "
+            "names of corpora to their weights in it; JSON on the command line"
+        },
+    )
+    bpe_dropout: float = field(
+        default=0.0,
+        metadata={
+            "help": "probability that a merge is left out of a step when a training word is cut "
+            "into pieces, anew in each epoch (Provilkov et al. 2020)"
+        },
+    )
+    upper_case_noise: float = field(
+        default=0.0,
+        metadata={"help": "share of training pairs of which both sides are put in capitals"},
+    )
+    title_case_noise: float = field(
+        default=0.0,
+        metadata={"help": "share of training pairs of which each word gets a capital, both sides"},
+    )
+    lower_case_noise: float = field(
+        default=0.0, metadata={"help": "share of training sources that are put in small letters"}
+    )
+    typo_noise: float = field(
+        default=0.0, metadata={"help": "share of the words of training sources that get a typo"}
+    )
     license: str | None = field(
         default=None, metadata={"help": "license of the trained model, for its card: `cc-by-4.0`"}
     )
@@ -256,6 +286,22 @@ class DataArguments:
         """Codes of the languages that the model translates from and into."""
         languages = self.source_language, self.target_language
         return languages[::-1] if self.swap_sides else languages
+
+    @property
+    def redrawn_by(self) -> str | None:
+        """The first setting by which pairs are drawn anew in each epoch; `None` if there is none.
+
+        Such pairs are streamed to the trainer, be they read while training or before.
+        """
+        for name in ("bpe_dropout", *NOISE):
+            if getattr(self, name) or any(f'"{name}"' in text for text in self.corpora):
+                return name
+        return "stages" if self.stages else None
+
+    @property
+    def streamed_by(self) -> str | None:
+        """The first setting by which pairs are streamed to the trainer; `None` if none are."""
+        return "streaming" if self.streaming else self.redrawn_by
 
 
 @dataclass

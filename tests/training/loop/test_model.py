@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from tests.training.runs import RECIPE, results_of, write_pairs
 from training.data import files
@@ -181,3 +182,11 @@ def test_a_trained_model_still_knows_the_longer_sources_of_before(folder, name, 
     training = SimpleNamespace(model_name_or_path=name)
     set_trained_length(tokenizer, 20, SimpleNamespace(training=training))
     assert tokenizer.model_max_length == expected
+
+
+def test_dropout_of_a_tokenizer_that_is_named_is_turned_off(tmp_path):
+    tokenizer = train_tokenizer(["a b ab"], 270, are_files=False, show_progress=False)
+    tokenizer.backend_tokenizer.model.dropout = 0.5
+    tokenizer.save_pretrained(tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).backend_tokenizer.model.dropout == 0.5
+    assert load_tokenizer(tmp_path).backend_tokenizer.model.dropout is None
