@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 			"name another one: make install PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -c constraints.txt \
-		-e ".[train,export,parsing,plot,sentences,serve,docs,dev]"
+		-e ".[train,adapters,export,parsing,plot,sentences,serve,docs,dev]"
 	@touch $@
 
 demo: install

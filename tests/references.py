@@ -3,6 +3,7 @@
 Tests compare the package against these functions. Arrays are nested lists of floats.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -141,6 +142,34 @@ def label_smoothed_cross_entropy(
     return sum(losses) / len(losses)
 
 
+def distilled_cross_entropy(
+    logits: Matrix,
+    labels: Sequence[int],
+    epsilon: float,
+    pieces: Sequence[Sequence[int]],
+    shares: Matrix,
+    ignored: int = -100,
+) -> float:
+    """As `label_smoothed_cross_entropy`, of a label mixed with a teacher's pieces.
+
+    The target distribution is written out (Kim and Rush 2016, section 3.1, with the sum over the
+    pieces that are kept): the teacher's pieces have their shares, the smoothed label has the rest.
+    """
+    losses = []
+    for row, label, of_row, shares_of_row in zip(logits, labels, pieces, shares, strict=True):
+        if label == ignored:
+            continue
+        rest = 1 - sum(shares_of_row)
+        target = [rest * epsilon / len(row)] * len(row)
+        target[label] += rest * (1 - epsilon)
+        for piece, share in zip(of_row, shares_of_row, strict=True):
+            target[piece] += share
+        highest = max(row)
+        log_total = highest + math.log(sum(math.exp(logit - highest) for logit in row))
+        losses.append(-sum(q * (logit - log_total) for q, logit in zip(target, row, strict=True)))
+    return sum(losses) / len(losses)
+
+
 def learning_rate(step: int, d_model: int, warmup_steps: int) -> float:
     """The schedule of section 5.3, equation 3; `step` counts from 1."""
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
@@ -216,3 +245,37 @@ def beam_search(
         ended = sorted(ended, reverse=True)[:num_beams]
         running = [(total, pieces) for total, pieces in best if pieces[-1] != end][:num_beams]
     return ended
+
+
+def bpe_dropout_law(
+    pieces: tuple[str, ...], merges: Sequence[tuple[str, str]], dropout: float
+) -> dict[tuple[str, ...], float]:
+    """How often BPE-dropout cuts a word in each way (Provilkov et al. 2020, algorithm 1).
+
+    In each step every possible merge is left out with probability `dropout`, each by itself; of
+    those that remain the first one of the list is made.
+
+    Args:
+        pieces: the word's characters.
+        merges: in their order.
+        dropout: in [0, 1].
+    """
+    possible = [
+        (merges.index(pair), place)
+        for place, pair in enumerate(itertools.pairwise(pieces))
+        if pair in merges
+    ]
+    law: dict[tuple[str, ...], float] = {}
+    for is_left in itertools.product((True, False), repeat=len(possible)):
+        probability = math.prod(1 - dropout if left else dropout for left in is_left)
+        remaining = [merge for merge, left in zip(possible, is_left, strict=True) if left]
+        if not remaining:
+            outcomes = {pieces: 1.0}
+        else:
+            _, place = min(remaining)
+            merged = pieces[place] + pieces[place + 1]
+            after = (*pieces[:place], merged, *pieces[place + 2 :])
+            outcomes = bpe_dropout_law(after, merges, dropout)
+        for cut, share in outcomes.items():
+            law[cut] = law.get(cut, 0.0) + probability * share
+    return law

@@ -201,6 +201,7 @@ def test_a_new_model_generates_as_the_paper_does(tmp_path):
         ({"length_penalty": 1e30}, r"length_penalty=1e\+30"),
         ({"length_penalty": math.nan}, "length_penalty=nan"),
         ({"max_extra_tokens": 2.5}, r"max_extra_tokens=2\.5"),
+        ({"num_beams": 10_000_000}, "pieces, got num_beams=10000000"),
     ],
 )
 def test_an_entry_that_cannot_be_is_refused(entry, message):

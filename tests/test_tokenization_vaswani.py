@@ -1,3 +1,4 @@
+import copy
 import gzip
 
 import pytest
@@ -7,7 +8,12 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from vaswani_hf import train_tokenizer
-from vaswani_hf.tokenization_vaswani import normalize, tokenizer_of_segmented_text
+from vaswani_hf.tokenization_vaswani import (
+    add_source_tags,
+    normalize,
+    tokenizer_of_segmented_text,
+)
+from vaswani_hf.translation.tokenizer_file import TokenizerFile
 
 
 TEXT = [
@@ -208,6 +214,34 @@ def test_no_text_has_the_id_of_a_special_piece(tokenizer, tmp_path_factory, word
     for ids in ids_by_every_way(tokenizer, text, tmp_path_factory.mktemp("tokenizer")):
         assert ids[-1] == tokenizer.eos_token_id
         assert not set(ids[:-1]) & {0, 1, 2}
+
+
+@pytest.mark.parametrize("kind", ["learned", "segmented"])
+def test_no_text_has_the_id_of_a_source_tag(kind, tokenizer, tmp_path):
+    if kind == "segmented":
+        tokenizer = tokenizer_of_segmented_text(["the cat"], are_files=False)
+    tagged, size = copy.deepcopy(tokenizer), len(tokenizer)
+    add_source_tags(tagged, ["<bt>", "<ft>"])
+    add_source_tags(tagged, ["<ft>"])  # which it has
+    assert tagged.get_vocab() == tokenizer.get_vocab() | {"<bt>": size, "<ft>": size + 1}
+    for text in ("<bt>", "the <bt> cat", "<bt>the", "the<ft><bt> </s>", "the cat"):
+        expected = tokenizer(text)["input_ids"]
+        for ids in ids_by_every_way(tagged, text, tmp_path):
+            assert ids == expected
+    ids = [size, *tokenizer("the cat")["input_ids"]]
+    for each in (tagged, AutoTokenizer.from_pretrained(tmp_path), TokenizerFile.load(tmp_path)):
+        assert each.batch_decode([ids], skip_special_tokens=True) == ["the cat"]
+
+
+def test_a_tag_that_text_could_come_to_is_refused(tokenizer):
+    corpus = ["5<bt> 6<bt>"] * 50
+    frequent = train_tokenizer(corpus, 300, are_files=False, show_progress=False)
+    with pytest.raises(ValueError, match="<bt> is a piece of text in the vocabulary"):
+        add_source_tags(frequent, ["<bt>"])
+    loose = copy.deepcopy(tokenizer)
+    loose.split_special_tokens = False
+    with pytest.raises(ValueError, match="<bt> needs a fast tokenizer that never takes text"):
+        add_source_tags(loose, ["<bt>"])
 
 
 def test_a_corpus_that_spells_out_special_pieces_stays_lossless():

@@ -34,7 +34,9 @@ _OURS = tuple(str(Path(__file__).parents[1] / name) + os.sep for name in ("train
 
 
 @contextmanager
-def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
+def in_one_line(
+    environment: Mapping[str, str] = os.environ, program: str = PROGRAM
+) -> Iterator[None]:
     """End the program with one line for an error that a user can mend.
 
     That is an `OSError` (a file, a disk, the Hub), an `ImportError` (a package), a `ValueError` or
@@ -46,6 +48,7 @@ def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
 
     Args:
         environment: variables; `VASWANI_TRACEBACK=1` keeps every traceback.
+        program: what the line starts with.
 
     Raises:
         SystemExit: with the line, which Python prints before it exits with status 1; under a
@@ -56,7 +59,7 @@ def in_one_line(environment: Mapping[str, str] = os.environ) -> Iterator[None]:
     except (OSError, ImportError, ValueError, RuntimeError) as error:
         if environment.get(TRACEBACK, "") not in ("", "0") or not is_mendable(error):
             raise
-        line = f"{PROGRAM}: {message_of(error)}"
+        line = f"{program}: {message_of(error)}"
         if not _is_of_a_peer(error):
             _write_cause(line, environment)
         if "LOCAL_RANK" not in environment:

@@ -36,12 +36,14 @@ from transformers.trainer_utils import is_main_process
 from training.data.cleaning import describe
 from training.data.collating import PairCollator
 from training.data.corpus import Corpus, load_corpus
-from training.data.encoding import encode_pairs
+from training.data.encoding import encode_splits
 from training.data.lengths import check_lengths
-from training.data.mixing import clean_and_mix
+from training.data.mixing import clean, clean_and_mix
 from training.data.streaming import TokenBatchStream
-from training.loop.callbacks import StreamGuard
+from training.loop.adapters import check_packages, describe_parameters
+from training.loop.callbacks import StageLog, StreamGuard
 from training.loop.checkpoints import find_checkpoint
+from training.loop.distillation import with_teacher
 from training.loop.guided_alignment import GuidedAlignment
 from training.loop.locking import lock_output_dir
 from training.loop.model import (
@@ -72,6 +74,7 @@ from training.outcome.samples import report_translations
 from training.settings.fields import Arguments
 from training.settings.reading import parse_arguments
 from training.settings.rules import check_streaming, do_without_validation
+from training.settings.stages import Stage, read_stages
 from training.settings.usage import asks_for_help, usage
 from vaswani_hf.hub.upload import export
 from vaswani_hf.text.terminal import escape_unprintable
@@ -107,10 +110,14 @@ def train(argv: list[str], exits: ExitStack) -> None:
     learns_alignment = corpus.has_links
     model = build_model(arguments, *tokenizers, learns_alignment=learns_alignment)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
-    logger.info("The model has %s parameters.", f"{model.num_parameters():,}")
+    logger.info("The model has %s.", describe_parameters(model))
     if training.dry_run:
         show_plan(arguments, model, tokenizer, pairs["train"])
         return
+    if corpus.loaded is not None:
+        pairs["train"] = TokenBatchStream(
+            corpus, tokenizer, arguments.data, training, checkpoint, target_tokenizer
+        )
     write_config(arguments, model)
 
     # Sections 5.2 to 5.4: schedule, optimizer, regularization
@@ -120,7 +127,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
         args=training,
         train_dataset=pairs["train"],
         eval_dataset=pairs.get("validation"),
-        data_collator=PairCollator(tokenizer, model),
+        data_collator=PairCollator(tokenizer, model, training.distillation_weight),
         processing_class=tokenizer,
         evaluator=evaluate,
         on_evaluation=report_translations,
@@ -135,7 +142,8 @@ def train(argv: list[str], exits: ExitStack) -> None:
     if training.model_name_or_path:
         before = ScoresBefore(trainer, {name: pairs[name] for name in TEST_SETS if name in pairs})
         trainer.add_callback(before)
-    seconds = optimize(trainer, corpus, checkpoint)
+    stages = read_stages(arguments.data.stages)
+    seconds = optimize(trainer, corpus, checkpoint, stages)
     results = Results(arguments, corpus, trainer, seconds, checkpoint, commit)
     if before is not None:
         results.add_before(before.scores)
@@ -171,6 +179,7 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
     if training.dry_run:
         use_temporary_folder(training)
     check_streaming(arguments.data, training)
+    check_packages(training)
     lock = None if training.dry_run else lock_output_dir(training, exits)
     checkpoint = find_checkpoint(training)
     with raise_on_all_processes(training):
@@ -204,24 +213,30 @@ def read_data(
     with training.main_process_first(desc="learning the vocabulary"):
         tokenizer, target_tokenizer = build_tokenizers(arguments, corpus, checkpoint)
     with training.main_process_first(desc="encoding"):
-        pairs: dict[str, Any] = {
-            name: encode_pairs(split, tokenizer, data.segmented, target_tokenizer)
-            for name, split in corpus.splits.items()
-        }
+        pairs: dict[str, Any] = encode_splits(corpus, tokenizer, data.segmented, target_tokenizer)
     if data.streaming:
         pairs["train"] = TokenBatchStream(
             corpus, tokenizer, data, training, checkpoint, target_tokenizer
         )
     else:
-        pairs["train"] = clean_and_mix(corpus, pairs["train"], training.seed)
+        if data.redrawn_by and not training.dry_run:
+            pairs["train"] = clean(corpus, pairs["train"])
+        else:
+            pairs["train"] = clean_and_mix(corpus, pairs["train"], training.seed)
         logger.info("Training text: %s.", describe(corpus.counts))
         if not training.dry_run:
             with raise_on_all_processes(training):
                 settings.check_text(pairs["train"])
+        if training.distillation_teacher:
+            with training.main_process_first(desc="asking the teacher"):
+                tokenizers = (tokenizer, target_tokenizer)
+                pairs["train"] = with_teacher(pairs["train"], training, tokenizers)
     return corpus, (tokenizer, target_tokenizer), pairs
 
 
-def optimize(trainer: VaswaniTrainer, corpus: Corpus, checkpoint: str | None) -> float:
+def optimize(
+    trainer: VaswaniTrainer, corpus: Corpus, checkpoint: str | None, stages: list[Stage]
+) -> float:
     """Train, from a checkpoint or from the start; the seconds that it took.
 
     Raises:
@@ -232,10 +247,13 @@ def optimize(trainer: VaswaniTrainer, corpus: Corpus, checkpoint: str | None) ->
     guard = StreamGuard(stream) if isinstance(stream, TokenBatchStream) else None
     if guard is not None:
         trainer.add_callback(guard)
+    if stages:
+        trainer.add_callback(StageLog(stages))
     outcome = trainer.train(resume_from_checkpoint=checkpoint)
     exit_if_stopped(trainer)
     if guard is not None:
         guard.raise_if_broken(trainer)
+    if guard is not None and corpus.loaded is None:
         corpus.counts = stream.report()
         logger.info("Training text: %s.", describe(corpus.counts))
     return outcome.metrics["train_runtime"]

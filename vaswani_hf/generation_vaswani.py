@@ -49,7 +49,14 @@ from .beam_cache_vaswani import num_memory_rows, reorder_rows, with_memory_rows
 from .beam_search_vaswani import RULES, BeamCandidate, BeamStep, beam_search
 from .decoding_vaswani import DecoderSteps, decoder_steps
 from .greedy_search_vaswani import greedy_search
-from .search_settings_vaswani import PAPER, POWER, WU, check_length_penalty, wu_length_penalty
+from .search_settings_vaswani import (
+    PAPER,
+    POWER,
+    WU,
+    check_length_penalty,
+    check_num_beams,
+    wu_length_penalty,
+)
 
 
 OUR_ENTRIES = ("length_penalty_type", "max_extra_tokens")
@@ -255,6 +262,9 @@ class VaswaniGenerationMixin(GenerationMixin):
                 f"max_extra_tokens must be a whole number, at least 0, got "
                 f"max_extra_tokens={extra!r}."
             )
+        num_beams = _entry("num_beams", kwargs, generation_config, self.generation_config)
+        if isinstance(num_beams, int):
+            check_num_beams(num_beams, self.config.num_target_pieces)
 
     def _request(
         self,

@@ -25,6 +25,7 @@ PAPER = {
     "max_extra_tokens": 50,
     "early_stopping": "never",
 }
+MOST_LOGITS = 2**25  # of one sentence in one step: 906 beams over 37,000 pieces
 LARGEST_ALPHA = 50.0  # of either sign; a million tokens to a higher power are no float64
 
 
@@ -50,4 +51,18 @@ def check_length_penalty(alpha: Any) -> None:
         raise ValueError(
             f"length_penalty must be a number in [-{LARGEST_ALPHA:g}, {LARGEST_ALPHA:g}], got "
             f"length_penalty={alpha!r}."
+        )
+
+
+def check_num_beams(num_beams: int, num_pieces: int) -> None:
+    """Raise a `ValueError` for more beams than a step of the search has memory for.
+
+    Args:
+        num_beams: beam width.
+        num_pieces: of the target vocabulary.
+    """
+    if num_beams * num_pieces > MOST_LOGITS:
+        raise ValueError(
+            f"num_beams must be at most {max(MOST_LOGITS // num_pieces, 1):,} for a target "
+            f"vocabulary of {num_pieces:,} pieces, got num_beams={num_beams}."
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from .text.lines import read_lines
 
@@ -30,6 +30,7 @@ BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 ESCAPE = "\\"  # stands before a word of segmented text that has the name of a special piece
 # Longer words are cut before learning, whose time grows with the square of their length.
 MAX_WORD_CHARACTERS = 1000
+_SOURCE_TAG = re.compile(r"<[^<>\s]+>")
 SPLIT_MARK = "@@"  # ends a piece inside a word, as in subword-nmt
 
 
@@ -61,6 +62,45 @@ def check_vocab_size(vocab_size: int, num_whole_words: int = 0) -> int:
             f"vocab_size must be above {num_fixed} ({names}), got vocab_size={vocab_size}."
         )
     return num_fixed
+
+
+def check_source_tag(tag: object) -> None:
+    """Raise a `ValueError` unless a piece can stand before sources by this name, such as `<bt>`."""
+    is_name = isinstance(tag, str) and _SOURCE_TAG.fullmatch(tag)
+    if not is_name or tag in (*SPECIAL_TOKENS, *BYTES):
+        raise ValueError(
+            f"source_tag must be a name of its own in angle brackets, such as <bt>, got {tag!r}."
+        )
+
+
+def add_source_tags(tokenizer: PreTrainedTokenizerBase, tags: Iterable[str]) -> None:
+    """Add a special piece for each tag that has none; their ids follow all others.
+
+    A tag stands before the pieces of a source, such as one that a model has made (Caswell et al.
+    2019). As with `</s>`, no text comes to it, and decoding leaves it out.
+
+    Args:
+        tokenizer: a fast one, which is changed.
+        tags: names such as `<bt>`.
+
+    Raises:
+        ValueError: if a tag is not named as one or is a piece of text, or the tokenizer would find
+            it in text.
+    """
+    for tag in tags:
+        check_source_tag(tag)
+        if not tokenizer.is_fast or not tokenizer.split_special_tokens:
+            raise ValueError(
+                f"source_tag={tag} needs a fast tokenizer that never takes text for a special "
+                f'piece: one with "split_special_tokens": true in its tokenizer_config.json.'
+            )
+        token = tokenizer.get_vocab().get(tag)
+        if token is None:
+            tokenizer.backend_tokenizer.add_special_tokens([tag])
+        elif token not in tokenizer.added_tokens_decoder:
+            raise ValueError(
+                f"source_tag={tag} is a piece of text in the vocabulary; name another tag."
+            )
 
 
 def train_tokenizer(

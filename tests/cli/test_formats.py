@@ -157,6 +157,10 @@ def test_a_run_with_other_prefixes_is_not_gone_on_with(talkative, files, tmp_pat
         (["--n_best", "2", "--split", "sentences"], "--n_best is for a sentence a line"),
         (["--prefix", "p", "--split", "sentences"], "--prefix is for a sentence a line"),
         (["--format", "tsv", "--split", "sentences"], "--format is for a sentence a line"),
+        (["--format", "html", "--resume", "--output", "out"], "leave out --resume"),
+        (["--format", "xliff", "--n_best", "2"], "leave out --n_best"),
+        (["--format", "placeholders", "--shard", "1/2"], "leave out --shard"),
+        (["--format", "placeholders", "--language", "en"], "--language is for --split sentences"),
         (["--alignments"], "--alignments is for --format jsonl only"),
         (
             ["--alignments", "--format", "jsonl", "--shard", "1/2"],

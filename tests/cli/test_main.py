@@ -37,8 +37,7 @@ def test_help_names_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    names = ("translate", "score", "align", "evaluate", "compare", "convert", "push", "plot")
-    assert all(f"    {name} " in shown for name in names)
+    assert all(f"    {name} " in shown for name in COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +81,15 @@ def test_what_a_terminal_cannot_show_is_spelled_out(tmp_path, monkeypatch):
 
 # What is said without a model is said at once: a process imports what the command needs, and no
 # library of a model. By the clock this could not be tested.
-COMMANDS = (*("translate", "score", "align", "evaluate", "compare", "convert", "push", "plot"),)
+COMMANDS = (
+    *("translate", "score", "filter", "align", "evaluate", "compare"),
+    *("distill", "convert", "merge", "push", "plot"),
+)
 HELP = ["--help", "--version", *(f"{name} --help" for name in COMMANDS)]
 USAGE_ERRORS = [
-    *("", "transform", "translate", "convert a b", "push a", "plot"),
+    *("", "transform", "translate", "convert a b", "push a", "plot", "merge a"),
+    *("merge nowhere/at/all new", "translate --model m --model n --adapter a"),
+    "translate --model m --adapter a --engine ctranslate2",
     "translate --model m --num_beams four",
     "translate --model m --engine marian",
     "translate --model m --num_beams 0",
@@ -109,6 +113,12 @@ USAGE_ERRORS = [
     "score --model m --source README.md --target README.md --threads 0",
     "score --model m --source README.md --target README.md --device cuda:0,cuda:1",
     "compare a --references b",
+    "distill README.md --output_source a --output_target b --keep_best 0",
+    "distill README.md --output_source a --output_target b --by score",
+    "distill README.md --output_source a --output_target b --choose chrf",
+    "distill README.md --output_source a --output_target a",
+    "distill - --output_source a --output_target b",
+    "distill README.md --output_source README.md --output_target b",
     "evaluate --hypotheses a --references b --metrics meteor",
     "translate --model m --engine ctranslate2 --threads 0",
     "translate --model m --engine ctranslate2 --revision main",

@@ -417,7 +417,7 @@ def test_the_language_comes_from_the_card(folder, text, tmp_path, capfd, sentenc
 
 def test_a_language_without_split_is_refused(folder, text, capsys):
     line = refusal(capsys, "translate", "--model", folder, text, "--language=en")
-    assert "--language is for --split sentences only" in line
+    assert "--language is for --split sentences, --format html and xliff only" in line
 
 
 @pytest.mark.parametrize("engine", ["transformers", "ctranslate2"])

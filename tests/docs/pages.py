@@ -17,6 +17,9 @@ PAGES = [
 ]
 
 
+LOOP = re.compile(r"^for (\w+) in (.*); do\n(.*?)^done$", re.DOTALL | re.MULTILINE)
+
+
 @dataclass
 class Block:
     """A fenced block: its language, its text, and the paragraph above it."""
@@ -38,8 +41,17 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
+def _unrolled(loop: re.Match[str]) -> str:
+    """The commands of a loop of the shell over numbers, without it."""
+    name, numbers, body = loop.groups()
+    return "".join(
+        body.replace(f"$(({name} - 1))", str(int(number) - 1)).replace(f"${name}", number)
+        for number in numbers.split()
+    )
+
+
 def commands(block: Block) -> list[str]:
     """The commands of a shell block, a line each, without comments."""
-    lines = block.text.replace("\\\n", " ").splitlines()
+    lines = LOOP.sub(_unrolled, block.text).replace("\\\n", " ").splitlines()
     plain = [re.sub(r"(^|\s)#.*$", "", line).strip() for line in lines]
     return [" ".join(line.split()) for line in plain if line]

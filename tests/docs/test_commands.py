@@ -27,7 +27,8 @@ from tests.conftest import REPOSITORY
 from tests.docs.pages import PAGES, blocks, commands, read
 from tests.parsing.treebank import SENTENCES
 from training.settings.reading import parse_arguments
-from vaswani_hf import cli, conversion
+from training.sweep import read_plan
+from vaswani_hf import VaswaniForConditionalGeneration, cli, conversion
 from vaswani_hf.hub.folder import export
 
 
@@ -38,6 +39,8 @@ ELSEWHERE = {
     *("Helsinki-NLP/opus-mt-en-de", "opus-2020-02-26"),
     *("wmt16.en-de.joined-dict.transformer", "seq2seq.pt"),
 }
+ADAPTERS = ("law", "medicine")
+HAS_PEFT = importlib.util.find_spec("peft") is not None
 EXTRAS = tomllib.loads(read("pyproject.toml"))["project"]["optional-dependencies"]
 # A recipe for large machines, cut down to two updates of a model that fits anywhere.
 SMALL = (
@@ -58,22 +61,41 @@ for argv in json.loads(sys.argv[1]):
 def original(copier, unlearned_parser, tmp_path_factory):
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("reader")
-    for name in ("demo", "mine", "other"):
+    rounds = [f"{way}.{number}" for number in range(3) for way in ("backward", "forward")]
+    for name in ("demo", "mine", "other", *rounds):
         run = folder / "runs" / name
         export(*copier, run)
         log = [{"step": step, "loss_nats_per_token": 5.0 / step} for step in (1, 2, 3)]
         (run / "log_history.json").write_text(json.dumps(log))
     export(*unlearned_parser, folder / "runs" / "parser")
+    if HAS_PEFT:
+        for name in ADAPTERS:
+            save_adapter(folder / "runs" / "other", folder / "runs" / name)
     for split in ("train", "valid"):
         (folder / f"{split}.trees").write_text("".join(f"{tree}\n" for tree in SENTENCES))
     # Characters that no vocabulary here has, enough for 1,000 new pieces.
     (folder / "new.en").write_text("".join(map(chr, range(0x4E00, 0x5300))) + "\n")
     with (folder / "new.en").open("a") as file:
         file.write((folder / "new.en").read_text())
-    for split, count in [("train", 60), ("valid", 3), ("test", 3)]:
+    (folder / "page.html").write_text("<p>a <b>b</b> c</p>\n")
+    unit = "<trans-unit><source>a <g>b</g> c</source></trans-unit>"
+    (folder / "app.xlf").write_text(f'<xliff version="1.2"><file>{unit}</file></xliff>')
+    for split, count in [("train", 60), ("valid", 3), ("test", 3), ("mono", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)
+        (folder / f"{split}.links").write_text("0-0 1-1 2-2 3-3\n" * count)
     return folder
+
+
+def save_adapter(base, folder):
+    """A LoRA that changes nothing, as PEFT makes it at first; the base as a reader names it."""
+    import peft
+
+    named = base.relative_to(folder.parents[1])
+    settings = peft.LoraConfig(target_modules=["query_proj"], base_model_name_or_path=str(named))
+    model = VaswaniForConditionalGeneration.from_pretrained(base)
+    model.add_adapter(settings)
+    model.save_pretrained(folder)
 
 
 @pytest.fixture
@@ -111,7 +133,9 @@ def vaswani_hf(argv, given=""):
     """The command of the package; what it writes goes to a file, as it does to a reader's."""
     if ON_THE_HUB in argv:  # see test_the_commands_for_the_hub_run
         return ""
-    if "--split" in argv and importlib.util.find_spec("sentencex") is None:
+    if not HAS_PEFT and any(name in word for word in argv for name in ADAPTERS):
+        return ""
+    if {"--split", "html", "xliff"} & set(argv) and importlib.util.find_spec("sentencex") is None:
         return ""
     if argv[0] == "serve":
         return serve(argv)
@@ -173,6 +197,11 @@ def python(words, given=""):
     script, *options = words
     if script == "training/run.py":
         parse_arguments(options)
+    elif script == "training/sweep.py":
+        plan = read_plan(options)
+        parse_arguments(
+            [plan.options.recipe, *(f"--{name}={value}" for name, value in plan.common.items())]
+        )
     elif script == "-m" and options[0].startswith("benchmarks."):
         return python([f"{options[0].replace('.', '/')}.py", *options[1:]])
     elif script == "-m":
@@ -243,6 +272,14 @@ def sbatch(words, given=""):
     return ""
 
 
+def ln(words, given=""):
+    options, target, link = words
+    assert options == "-sf" and Path(target).is_file()
+    Path(link).unlink(missing_ok=True)
+    Path(link).symlink_to(target)
+    return ""
+
+
 def cat(words, given=""):
     return "".join(Path(word).read_text() for word in words)
 
@@ -266,6 +303,7 @@ PROGRAMS = {
     "sacrebleu": sacrebleu,
     "sed": sed,
     "cat": cat,
+    "ln": ln,
     "curl": curl,
     "xargs": xargs,
     "sbatch": sbatch,
@@ -277,7 +315,10 @@ PROGRAMS = {
 
 def execute(code):
     """A Python block, as a script of its own."""
-    packages = {"import peft": "peft", "import ray": "ray", "split=": "sentencex"}
+    packages = {
+        **{"import peft": "peft", "with_adapter": "peft", "Quanto": "optimum"},
+        **{"import ray": "ray", "split=": "sentencex"},
+    }
     needed = [package for sign, package in packages.items() if sign in code]
     if any(importlib.util.find_spec(package) is None for package in needed):
         compile(code, "block", "exec")

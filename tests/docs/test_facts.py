@@ -16,8 +16,11 @@ from vaswani_hf import cli
 
 WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
 FOLDERS = ("benchmarks", "demo", "docs", "examples", "tests", "training", "vaswani_hf")
-# Of every program, ruff, TensorBoard, Slurm.
-ELSEWHERE = {"--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"}
+# Of every program, ruff, TensorBoard, Slurm, mtdata.
+ELSEWHERE = {
+    *("--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"),
+    *("--job-name", "--merge"),
+}
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 
 
@@ -36,8 +39,8 @@ def options():
     }
     scripts = {
         name
-        for folder in ("benchmarks", "demo", "examples")
-        for script in (REPOSITORY / folder).glob("*.py")
+        for place in ("benchmarks/*.py", "demo/*.py", "examples/*.py", "training/sweep.py")
+        for script in REPOSITORY.glob(place)
         for name in OPTION.findall(script.read_text(encoding="utf-8"))
     }
     return fields | launcher | scripts | ELSEWHERE
@@ -48,10 +51,11 @@ def test_options_exist(page, options, capsys):
     named = set(OPTION.findall(read(page))) - options
     if named:
         for command in (
-            *("translate", "score", "align", "evaluate", "compare"),
-            *("parse", "evalb", "convert", "push", "plot", "serve"),
+            *("translate", "score", "filter", "align", "evaluate", "compare"),
+            *("distill", "parse", "evalb", "convert", "push", "plot", "serve"),
             *(f"draw {what}" for what in ("attention", "beams", "heads", "loss")),
             *("draw positions", "draw schedule", "vocabulary trim", "vocabulary extend"),
+            "merge",
         ):
             with pytest.raises(SystemExit):
                 cli.main([*command.split(), "--help"])
@@ -129,6 +133,19 @@ def test_the_parameter_counts_are_the_models():
         assert f"{count:,}" in read("docs/recipes.md")
 
 
+def test_the_parameter_counts_of_students_are_the_models():
+    import torch
+
+    from training.settings.reading import parse_arguments
+    from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
+
+    for recipe in ("base", "student", "student_tiny"):
+        shape = {**parse_arguments([recipe]).model, "vocab_size": 32000}
+        with torch.device("meta"):
+            count = VaswaniForConditionalGeneration(VaswaniConfig(**shape)).num_parameters()
+        assert f" {count:,} |" in read("docs/distillation.md")
+
+
 def test_the_shown_mistake_is_told_so():
     from training.settings.reading import parse_arguments
 
@@ -151,6 +168,7 @@ def test_layers_for_adapters_are_those_of_the_model():
     with torch.device("meta"):
         model = VaswaniForConditionalGeneration(VaswaniConfig(encoder_layers=1, decoder_layers=1))
     layers = {name.rpartition(".")[2] for name, _ in model.named_modules()}
-    rows = re.findall(r"^\| (`[^|]+) \|", read("docs/adapters.md"), flags=re.MULTILINE)
+    table = read("docs/adapters.md").partition("| Layers | are |")[2]
+    rows = re.findall(r"^\| (`[^|]+) \|", table, flags=re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert len(named) >= 8 and named <= layers

@@ -27,6 +27,16 @@ def test_a_difference_has_both_errors():
     assert found.ci == pytest.approx(1.96 * 2**0.5)
 
 
+# Student's t of 97.5 % in tables: 12.706 for one degree, 2.228 for 10, 2.179 for 12.
+@pytest.mark.parametrize(
+    ("degrees", "width"), [(None, 1.96), (1, 12.706), (10, 2.228), (11, 2.228), (12, 2.179)]
+)
+def test_few_seeds_widen_the_interval(degrees, width):
+    system = [SeedScore(10.0, [10.0, 12.0]), SeedScore(12.0, [12.0, 14.0])]
+    found = difference(system, [SeedScore(8.0, [7.0, 10.0])], 1.0, degrees)
+    assert found.ci == pytest.approx(((1.96 * 0.5**0.5) ** 2 + (width * 1.5**0.5) ** 2) ** 0.5)
+
+
 @pytest.mark.parametrize(
     ("system", "baseline"),
     [

@@ -4,11 +4,14 @@ import json
 import shutil
 
 import pytest
+import torch
 import yaml
 from huggingface_hub import ModelCard
 
 from tests.hub.client import RESULTS, write_trained_folder
+from vaswani_hf import VaswaniForConditionalGeneration
 from vaswani_hf.hub.folder import REMOTE_CODE, export
+from vaswani_hf.translation.loading import load_tokenizers
 
 
 def card_of(hub, name, tmp_path):
@@ -162,3 +165,45 @@ def test_a_folder_that_is_not_whole_is_not_pushed(hub, client, trained, tmp_path
         path.unlink()
     assert "tokenizer" in client.fails("push", broken, "--to", "lab/x")
     assert hub.requests == []
+
+
+@pytest.fixture(scope="module")
+def adapter(exported, tmp_path_factory):
+    """A LoRA of drawn numbers, as a training exports it."""
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    model = VaswaniForConditionalGeneration.from_pretrained(exported)
+    settings = peft.LoraConfig(
+        target_modules=["outer"], init_lora_weights=False, base_model_name_or_path=str(exported)
+    )
+    model.add_adapter(settings)
+    tokenizer, _ = load_tokenizers(exported)
+    path = tmp_path_factory.mktemp("adapter")
+    export(model, tokenizer, path)
+    return path
+
+
+def test_an_adapter_is_pushed_alone_and_names_its_base(hub, client, exported, adapter):
+    push = ("push", adapter, "--to", "lab/adapter", "--license", "cc-by-4.0", "--no-verify")
+    assert "push that first" in client.fails(*push)
+    status, _, err = client(*push, "--base_model", "lab/base")
+    assert status == 0, err
+    files = hub.files("lab/adapter")
+    assert set(files) - {".gitattributes"} == {
+        *("README.md", "adapter_config.json", "adapter_model.safetensors"),
+        *("generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    }
+    assert json.loads(files["adapter_config.json"])["base_model_name_or_path"] == "lab/base"
+    assert str(exported).encode() not in b"".join(files.values())
+    refused = client.fails("push", exported, "--to", "lab/base", "--base_model", "lab/base")
+    assert "is for adapters" in refused
+
+
+@pytest.mark.slow  # it starts a process that loads both
+def test_an_adapter_is_fetched_with_its_base_and_says_the_same(hub, client, exported, adapter):
+    status, _, err = client("push", exported, "--to", "lab/base", "--license", "mit", "--no-verify")
+    assert status == 0, err
+    push = ("push", adapter, "--to", "lab/verified", "--license", "mit", "--base_model", "lab/base")
+    status, out, err = client(*push)
+    assert status == 0, err
+    assert "Fetched into an empty cache" in out

@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 from urllib.parse import urlencode
 
 import pytest
@@ -46,6 +47,24 @@ def test_what_stands_between_sentences_stays(client):
     text = "\ta b\r\n\n  c d \n"
     answer = client.post("/translate", json={**ASKED, "q": text})
     assert answer.json() == {"translatedText": text}
+
+
+def test_html_keeps_its_tags_where_their_words_went(client):
+    texts = ["<p>a <b>b c</b> d</p>\n<p>e {n} <i>f</i></p>&nbsp;&amp;", "h", "<br>"]
+    answer = client.post("/translate", json={**ASKED, "q": texts, "format": "html"})
+    assert answer.json() == {"translatedText": texts}
+    # Of text the tags are words, which the model has not learned to copy.
+    answer = client.post("/translate", json={**ASKED, "q": texts[0], "format": "text"})
+    assert answer.json() != {"translatedText": texts[0]}
+
+
+def test_other_translations_of_html_have_its_tags_too(client, translator):
+    best, second = translator.n_best("a b c", num_return_sequences=2)
+    fields = {**ASKED, "q": "<p>a <b>b</b> c", "format": "html", "alternatives": 1}
+    answer = client.post("/translate", json=fields).json()
+    found = [answer["translatedText"], *answer["alternatives"]]
+    assert [re.sub("<.*?>", "", one) for one in found] == [best.text, second.text]
+    assert all(one.count("<b>") == one.count("</b>") == 1 for one in found)
 
 
 def test_other_translations_are_those_of_the_beam(client, translator):
@@ -143,7 +162,6 @@ def test_other_origins_may_ask(client):
         ({"source": "de"}, "de is not available as a target language from de"),
         ({"target": "auto"}, "auto is not supported"),
         ({"format": "markdown"}, "Invalid request: format parameter"),
-        ({"format": "html"}, "html format is not supported"),
         ({"alternatives": "many"}, "Invalid request: alternatives parameter"),
         ({"api_key": 5}, "Invalid request: api_key parameter"),
     ],

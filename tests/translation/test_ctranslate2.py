@@ -184,7 +184,13 @@ def test_ranking_by_wu_is_told_once(talkative, caplog):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("num_beams", 0), ("threads", 0), ("max_extra_tokens", -1), ("length_penalty_type", "gnmt")],
+    [
+        ("num_beams", 0),
+        ("num_beams", 100_000_000),
+        ("threads", 0),
+        ("max_extra_tokens", -1),
+        ("length_penalty_type", "gnmt"),
+    ],
 )
 def test_options_out_of_range_are_refused_by_name(talkative, option, value):
     with pytest.raises(ValueError, match=f"{option}={value!r}"):

@@ -3,8 +3,9 @@ import shutil
 
 import pytest
 import torch
+from transformers import AutoModelForSeq2SeqLM
 
-from vaswani_hf import train_tokenizer
+from vaswani_hf import Translator, train_tokenizer
 from vaswani_hf.hub.folder import export
 from vaswani_hf.translation.loading import (
     check_finite,
@@ -60,3 +61,29 @@ def test_a_damaged_file_of_json_is_named(tmp_path):
 
 def test_a_missing_file_of_json_is_none(tmp_path):
     assert read_json(tmp_path / "none.json") is None
+
+
+def test_a_model_whose_parts_lie_on_the_disk_says_the_same(folder, tmp_path):
+    plain = Translator.from_pretrained(folder)
+    memory = plain.model.get_memory_footprint() * 3 // 4
+    model = AutoModelForSeq2SeqLM.from_pretrained(
+        folder, device_map="auto", max_memory={"cpu": memory}, offload_folder=tmp_path
+    )
+    assert set(model.hf_device_map.values()) == {"cpu", "disk"}
+    letters = ["a b c", "h g", "d e f a"]
+    assert Translator(model, plain.tokenizer)(letters) == plain(letters)
+
+
+def test_a_tensor_of_a_quantizer_is_not_asked_whether_it_is_finite(copier):
+    class Quantized(torch.Tensor):  # as torchao's, which lacks most functions
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func is torch.Tensor.isfinite:
+                raise NotImplementedError(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    model = copy.deepcopy(copier[0])
+    layer = model.model.encoder.layers[0].feed_forward.inner
+    layer.weight = torch.nn.Parameter(layer.weight.data.as_subclass(Quantized))
+    assert isinstance(layer.weight, Quantized)
+    check_finite(model)

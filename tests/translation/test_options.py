@@ -34,10 +34,11 @@ def test_an_option_below_its_minimum_is_refused_by_name_and_none_is_not():
         ((None, float("nan"), None, None), "length_penalty=nan"),
         ((None, None, "gnmt", None), '"wu" or "power", got length_penalty_type=\'gnmt\''),
         ((None, None, None, -1), "max_extra_tokens=-1"),
+        ((907, None, None, None, 37_000), "at most 906 .* of 37,000 pieces, got num_beams=907"),
     ],
 )
 def test_options_of_the_search_are_refused_by_name(options, told):
-    check_search_options(4, 0.6, "wu", 0)
+    check_search_options(906, 0.6, "wu", 0, 37_000)
     with pytest.raises(ValueError, match=told):
         check_search_options(*options)
 

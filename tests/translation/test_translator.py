@@ -303,6 +303,11 @@ def test_options_below_one_are_refused_by_name(copier, option):
         Translator(*copier, **{option: 0})
 
 
+def test_more_beams_than_a_step_has_memory_for_are_refused_before_any_search(copier):
+    with pytest.raises(ValueError, match=r"num_beams must be at most [\d,]+ for .* pieces"):
+        Translator(*copier, num_beams=100_000_000)
+
+
 def test_texts_are_split_and_keep_what_is_between_sentences(copier):
     pytest.importorskip("sentencex")
     translator, text = Translator(*copier), "a b\r\n\n c d\te f "

@@ -40,6 +40,8 @@ class Corpus:
         sample_pairs: how many pairs teach the vocabulary; `None` for all.
         rules: which training pairs are wanted; `None` for all.
         checked: what the text of `train` tells of its pairs; `None` if it has not been looked at.
+        loaded: encoded training pairs that are wanted, by their corpus, where they are to be drawn
+            anew in each epoch; else `None`.
     """
 
     splits: dict[str, Dataset]
@@ -49,6 +51,7 @@ class Corpus:
     sample_pairs: int | None = None
     rules: CleaningRules | None = None
     checked: CheckedText | None = None
+    loaded: dict[str, Dataset] | None = None
 
     @property
     def has_links(self) -> bool:
@@ -57,6 +60,21 @@ class Corpus:
             plan.arguments.guided_alignment or plan.arguments.guided_alignment_of_trees
             for plan in self.plans
         )
+
+    @property
+    def source_tags(self) -> list[str]:
+        """The pieces that stand before sources of some corpora, each once."""
+        return list(dict.fromkeys(plan.source_tag for plan in self.plans if plan.source_tag))
+
+    def tagged_parts(self) -> list[tuple[Dataset, str | None]]:
+        """The split `train` in parts, each with the tag of its sources."""
+        train, parts, first = self.splits["train"], [], 0
+        if not self.source_tags:
+            return [(train, None)]
+        for plan, size in zip(self.plans, self.sizes, strict=True):
+            parts.append((train.select(range(first, first + size)), plan.source_tag))
+            first += size
+        return parts
 
     def sentences(self, sides: Sequence[str] = ("source", "target")) -> Iterator[str]:
         """The texts that the vocabulary is learned from, by default both sides of usable pairs.
@@ -136,6 +154,13 @@ def _load_training_text(arguments: DataArguments, seed: int) -> Dataset:
 
 
 def _load_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
+    pairs = _read_split(arguments, split, seed)
+    if pairs is None or not arguments.swap_sides:
+        return pairs
+    return pairs.rename_columns({"source": "target", "target": "source"})
+
+
+def _read_split(arguments: DataArguments, split: str, seed: int) -> Dataset | None:
     trees = tree_files_of(arguments, split)
     if trees is not None:
         has_links = arguments.guided_alignment_of_trees and split == "train"
@@ -189,6 +214,11 @@ def read_row(row: dict[str, Any], arguments: DataArguments) -> tuple[str | None,
     Raises:
         ValueError: if the columns that the arguments name are not there.
     """
+    pair = _pair_of_row(row, arguments)
+    return pair[::-1] if arguments.swap_sides else pair
+
+
+def _pair_of_row(row: dict[str, Any], arguments: DataArguments) -> tuple[str | None, str | None]:
     if arguments.train_trees or files_of(arguments, "train") is not None:
         return row["source"], row["target"]
     keys = (arguments.source_column, arguments.target_column)

@@ -8,14 +8,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from datasets.fingerprint import Hasher
+from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vaswani_hf.tokenization_vaswani import join_pieces
 
+from .corpus import Corpus
 from .files import unwrap_dataset_errors
 from .links import PIECE_LINKS, WORD_LINKS, piece_links
+
+
+def encode_splits(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    segmented: bool = False,
+    target_tokenizer: PreTrainedTokenizerBase | None = None,
+) -> dict[str, Dataset]:
+    """Each split of a corpus by `encode_pairs`; training sources with the tags of their corpora."""
+    encoded = {}
+    for name, split in corpus.splits.items():
+        parts = corpus.tagged_parts() if name == "train" else [(split, None)]
+        pairs = [
+            encode_pairs(part, tokenizer, segmented, target_tokenizer, tag) for part, tag in parts
+        ]
+        encoded[name] = concatenate_datasets(pairs) if len(pairs) > 1 else pairs[0]
+    return encoded
 
 
 def encode_pairs(
@@ -23,6 +42,7 @@ def encode_pairs(
     tokenizer: PreTrainedTokenizerBase,
     segmented: bool = False,
     target_tokenizer: PreTrainedTokenizerBase | None = None,
+    source_tag: str | None = None,
 ) -> Dataset:
     """Add `input_ids` and `labels`, both ending in `</s>`, to columns `source` and `target`.
 
@@ -37,16 +57,19 @@ def encode_pairs(
         segmented: the text is cut by subword-nmt; its words are joined again, so that translations
             are compared with words.
         target_tokenizer: makes those of the targets, where they have one of their own.
+        source_tag: a piece that stands before each source.
     """
+    tag = tag_ids(tokenizer, source_tag)
 
     def encode(rows: dict[str, list[str | None]]) -> dict[str, list[Any]]:
         encoded: dict[str, list[Any]] = encode_texts(
             rows["source"], rows["target"], tokenizer, target_tokenizer
         )
         if WORD_LINKS in rows:
-            encoded[PIECE_LINKS] = _piece_links(
-                rows, encoded, (tokenizer, target_tokenizer or tokenizer)
-            )
+            tokenizers = (tokenizer, target_tokenizer or tokenizer)
+            encoded[PIECE_LINKS] = _piece_links(rows, encoded, tokenizers, len(tag))
+        if tag:
+            encoded["input_ids"] = [tag + ids for ids in encoded["input_ids"]]
         if segmented:
             encoded |= {side: [text and join_pieces(text) for text in rows[side]] for side in rows}
         return encoded
@@ -56,23 +79,34 @@ def encode_pairs(
     made_of: tuple[Any, ...] = (pairs._fingerprint, _content_of(tokenizer), segmented, _VERSION)
     if target_tokenizer is not None:
         made_of += (_content_of(target_tokenizer),)
+    if source_tag is not None:
+        made_of += (source_tag,)
     fingerprint = Hasher.hash(made_of)
     with unwrap_dataset_errors():
         return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
 
 
 def _piece_links(
-    rows: dict[str, list[Any]], encoded: dict[str, list[Any]], tokenizers: tuple[Any, Any]
+    rows: dict[str, list[Any]],
+    encoded: dict[str, list[Any]],
+    tokenizers: tuple[Any, Any],
+    num_before: int,
 ) -> list[list[int]]:
+    """The links of pieces; so many pieces come before each source."""
     texts = zip(rows["source"], rows["target"], strict=True)
     ids = zip(encoded["input_ids"], encoded["labels"], strict=True)
     return [
-        piece_links(links, both, of_both, tokenizers)
+        piece_links(links, both, of_both, tokenizers, num_before)
         for links, both, of_both in zip(rows[WORD_LINKS], texts, ids, strict=True)
     ]
 
 
 _VERSION = 1  # of what `encode_pairs` gives; another number has all text encoded again
+
+
+def tag_ids(tokenizer: PreTrainedTokenizerBase, source_tag: str | None) -> list[int]:
+    """What stands before the ids of each source of a corpus: its tag, or nothing."""
+    return [] if source_tag is None else [tokenizer.convert_tokens_to_ids(source_tag)]
 
 
 def encode_texts(
@@ -106,11 +140,23 @@ def _encode(
         side = {"text_target" if are_targets else "text": texts}
         return tokenizer(**side, return_attention_mask=False, verbose=False)["input_ids"]
     # As the tokenizer's own call, without the offsets and masks that it makes beside the ids.
+    return [encoding.ids for encoding in _backend_of(tokenizer).encode_batch_fast(texts)]
+
+
+def _backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = tokenizer.split_special_tokens
-    return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
+    return backend
+
+
+def encode_words(
+    texts: list[str], tokenizer: PreTrainedTokenizerFast
+) -> list[tuple[list[int], list[int | None]]]:
+    """Of each text its ids, and of each id the number of its word, `None` of special pieces."""
+    encodings = _backend_of(tokenizer).encode_batch(texts)
+    return [(encoding.ids, encoding.word_ids) for encoding in encodings]
 
 
 def _content_of(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:

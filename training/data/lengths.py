@@ -59,7 +59,7 @@ def check_lengths(
     positions = math.inf
     if config.position_encoding == "learned":  # sinusoids do not end
         positions = config.max_position_embeddings
-    if data.streaming and data.max_length > positions:
+    if data.streamed_by and data.max_length > positions:
         raise ValueError(
             f"max_length={data.max_length} but max_position_embeddings={positions} are learned; "
             f"raise that or lower max_length."

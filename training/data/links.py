@@ -58,6 +58,7 @@ def piece_links(
     texts: tuple[str, str],
     ids: tuple[list[int], list[int]],
     tokenizers: tuple[Any, Any],
+    num_before: int = 0,
 ) -> list[int]:
     """The links of pieces: every piece of a source word with every one of its target words.
 
@@ -68,6 +69,7 @@ def piece_links(
         texts: source and target.
         ids: the pieces that a tokenizer made of each.
         tokenizers: of source and target.
+        num_before: pieces that will stand before the source's, such as a tag.
 
     Raises:
         ValueError: if it is not known which characters a piece spells.
@@ -81,4 +83,4 @@ def piece_links(
         of_both = source.pieces_of_words[left], target.pieces_of_words[right]
         is_copy = source.words[left] == target.words[right] and len(set(map(len, of_both))) == 1
         links.update((zip if is_copy else itertools.product)(*of_both))
-    return [place for link in sorted(links) for place in link]
+    return [place for left, right in sorted(links) for place in (left + num_before, right)]

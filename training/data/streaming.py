@@ -5,7 +5,8 @@ Each process reads its own part of every corpus, in order and again and again. I
 `shuffle_buffer_pairs`, sorts it by length, cuts it into batches, and hands these out in random
 order; a thread fills the next buffer meanwhile. Memory holds two buffers, whatever the size of the
 corpus, and a checkpoint holds the place where the buffer in use began: to resume, that one buffer
-is filled again.
+is filled again. Pairs that are drawn anew in each epoch come in the same way, from text that is
+loaded.
 """
 
 import json
@@ -24,12 +25,16 @@ from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
 from ..settings.budget import TokenBudget
-from ..settings.fields import DataArguments, VaswaniTrainingArguments
+from ..settings.fields import NOISE, DataArguments, VaswaniTrainingArguments
 from ..settings.rules import check_streaming
+from ..settings.stages import read_stages
 from .buffers import Buffer, BufferReader
 from .cleaning import CleaningRules, report
 from .corpora import READING_FIELDS, TEXT_FIELDS, CorpusPlan
 from .corpus import Corpus
+
+
+REDRAWN = ("stages", "bpe_dropout")
 
 
 class TokenBatchStream(torch.utils.data.IterableDataset):
@@ -66,6 +71,7 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
     ) -> None:
         check_streaming(data, training)
         budget, rules = TokenBudget.of(training), CleaningRules.of(data)
+        self._streamed_by = data.streamed_by
         self._plans, self._rank = corpus.plans, training.process_index
         self._settings = _settings_of_batches(corpus.plans, data, rules, budget)
         self._reader = BufferReader(
@@ -76,6 +82,9 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
             budget,
             self._rank,
             target_tokenizer,
+            loaded=corpus.loaded,
+            stages=read_stages(data.stages),
+            bpe_dropout=data.bpe_dropout,
         )
         self._seen = 0  # batches that the checkpoint had seen
         self._start = self._reader.state()
@@ -154,9 +163,9 @@ class TokenBatchStream(torch.utils.data.IterableDataset):
         path = state_file(folder, self._rank)
         if not path.is_file():
             raise ValueError(
-                f"{path} is missing: {folder.name} was not saved while streaming, or on fewer than "
-                f"{self._settings['processes']} processes. Resume as it was begun, or start a new "
-                f"run from its weights by --model_name_or_path."
+                f"{path} is missing: {folder.name} was saved without {self._streamed_by}, or on "
+                f"fewer than {self._settings['processes']} processes. Resume as it was begun, or "
+                f"start a new run from its weights by --model_name_or_path."
             )
         content = json.loads(path.read_text(encoding="utf-8"))
         # Checkpoints without `max_padding` are of batches as full as can be.
@@ -201,15 +210,19 @@ def _settings_of_batches(
         "max_padding": budget.max_padding,
         "shuffle_buffer_pairs": data.shuffle_buffer_pairs,
         **asdict(rules),
+        # Checkpoints of text that is not drawn anew need not know of it.
+        **{name: getattr(data, name) for name in REDRAWN if getattr(data, name)},
         "drop_undecodable": data.drop_undecodable,
         "corpora": [
             {"name": plan.name, "weight": plan.weight}
+            # Checkpoints of text without tags or trees need not know of them.
+            | ({"source_tag": plan.source_tag} if plan.source_tag else {})
             | {
                 name: getattr(plan.arguments, name)
                 for name in (*TEXT_FIELDS, *READING_FIELDS)
-                # Checkpoints of translation need not know of trees.
                 if name != "train_trees" or plan.arguments.train_trees
             }
+            | {name: share for name in NOISE if (share := getattr(plan.arguments, name))}
             for plan in plans
         ],
     }

@@ -1,8 +1,11 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """The trainer's callbacks: clock and signals, early stopping, streams, a dry run's stopwatch."""
 
+import bisect
+import itertools
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +16,7 @@ from transformers.trainer_callback import ExportableState
 
 from ..data.streaming import TokenBatchStream
 from ..settings.fields import VaswaniTrainingArguments
+from ..settings.stages import Stage
 from .processes import end_processes
 from .signals import StopSignals
 
@@ -88,6 +92,32 @@ class EarlyStopping(TrainerCallback):
             )
         self.has_stopped = is_over
         return is_over
+
+
+class StageLog(TrainerCallback):
+    """Logs each stage as it begins, and the one in which a run is resumed."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = stages
+        self._logged: int | None = None
+
+    def on_step_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Log the stage of the next update, if it is another than that of the last one."""
+        ends = list(itertools.accumulate(stage.updates for stage in self.stages))
+        place = min(bisect.bisect_right(ends, state.global_step), len(ends) - 1)
+        if place == self._logged:
+            return
+        self._logged, stage = place, self.stages[place]
+        logger.info(
+            "Stage %d of %d, updates %d to %d: %s.",
+            *(place + 1, len(ends), ends[place] - stage.updates + 1, ends[place], stage),
+        )
 
 
 class StreamGuard(TrainerCallback):

@@ -12,6 +12,8 @@ from safetensors import SafetensorError, safe_open
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import SAFE_WEIGHTS_NAME
 
+from vaswani_hf.hub.names import ADAPTER_WEIGHTS
+
 from ..settings.fields import VaswaniTrainingArguments
 
 
@@ -20,7 +22,7 @@ AUTO = "auto"  # resume from the newest complete checkpoint, if there is one
 STATE = "trainer_state.json"
 # What the library's trainer resumes from; where there are several names, FSDP's come last.
 PARTS = (
-    (SAFE_WEIGHTS_NAME,),
+    (SAFE_WEIGHTS_NAME, ADAPTER_WEIGHTS),
     ("optimizer.pt", "optimizer.bin", "optimizer_0"),
     ("scheduler.pt",),
     (STATE,),
@@ -37,6 +39,12 @@ def checkpoints(output_dir: str | Path) -> list[Path]:
     return [found[step] for step in sorted(found)]
 
 
+def weights_file(folder: Path) -> Path:
+    """The weights of a checkpoint: of the model, or of an adapter alone."""
+    adapter = folder / ADAPTER_WEIGHTS
+    return adapter if adapter.is_file() else folder / SAFE_WEIGHTS_NAME
+
+
 def find_damage(folder: Path) -> str | None:
     """What is missing or damaged in a checkpoint; `None` if it can be resumed from.
 
@@ -48,11 +56,12 @@ def find_damage(folder: Path) -> str | None:
             return f"{names[0]} is missing"
     if not any(folder.glob("rng_state*.pth")):
         return "rng_state.pth is missing"
+    weights = weights_file(folder)
     try:
-        with safe_open(folder / SAFE_WEIGHTS_NAME, framework="pt") as file:
+        with safe_open(weights, framework="pt") as file:
             file.keys()
     except (SafetensorError, OSError) as error:
-        return f"{SAFE_WEIGHTS_NAME} is damaged ({error})"
+        return f"{weights.name} is damaged ({error})"
     for pattern in ("*.pt", "*.pth", "optimizer.bin"):
         for path in sorted(folder.glob(pattern)):
             if not zipfile.is_zipfile(path):

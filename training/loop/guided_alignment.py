@@ -1,10 +1,10 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """One head of the decoder learns to align words (Garg et al. 2019).
 
-"Jointly Learning to Align and Translate with Transformer Models", section 4.2. As there, the head
-is one of the last layer but one, it learns at the step that predicts a target piece, and target
-pieces without a link are left out. Otherwise than there, links are of words and given to all their
-pieces, and the step sees no later target pieces, so that the model aligns while it translates.
+"Jointly Learning to Align and Translate with Transformer Models". As there, the head is one of the
+last layer but one, it learns at the step that predicts a target piece, and target pieces without a
+link are left out. Otherwise than there, links are of words and given to all their pieces, and there
+is no pass that sees later target pieces: the model aligns while it translates.
 """
 
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ class GuidedAlignment:
     ) -> Tensor:
         """Cross-entropy of where the head looked, against the links, in the pass that was watched.
 
-        The target of a linked piece is even over its source pieces (Garg et al. 2019, equation 4).
+        The target of a linked piece is even over its source pieces.
 
         Args:
             links: `(links, 3)`: a pair of the batch, a source piece and a target piece.

@@ -26,10 +26,12 @@ from vaswani_hf.modeling_vaswani import (
     FeedForward,
 )
 from vaswani_hf.parsing.constraint import tree_words
-from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
+from vaswani_hf.tokenization_vaswani import add_source_tags, tokenizer_of_segmented_text
+from vaswani_hf.translation.loading import check_finite
 
 from ..data.corpus import Corpus
 from ..settings.fields import PARSING, Arguments
+from .adapters import add_adapter, quantization
 from .guided_alignment import choose_head
 from .saving import explain_failed_write
 
@@ -51,6 +53,12 @@ def fetch_pretrained(arguments: Arguments) -> None:
     """
     data, training = arguments.data, arguments.training
     name, config = training.model_name_or_path, None
+    teacher = training.distillation_teacher
+    if teacher:
+        training.distillation_teacher = str(fetch(teacher))
+        _config_of(training.distillation_teacher, teacher, "distillation_teacher")
+        if not name and not data.tokenizer:
+            data.tokenizer = training.distillation_teacher
     if name:
         training.model_name_or_path = str(fetch(name))
         config = _config_of(training.model_name_or_path, name)
@@ -65,11 +73,11 @@ def fetch_pretrained(arguments: Arguments) -> None:
             _check_pieces(tokenizers, named, config, str(training.model_name_or_path), name)
 
 
-def _config_of(folder: str, name: str) -> VaswaniConfig:
+def _config_of(folder: str, name: str, setting: str = "model_name_or_path") -> VaswaniConfig:
     content, _ = VaswaniConfig.get_config_dict(folder)
     if content.get("model_type") != VaswaniConfig.model_type:
         raise ValueError(
-            f"model_name_or_path={name} is a model of type {content.get('model_type')}; training "
+            f"{setting}={name} is a model of type {content.get('model_type')}; training "
             f"needs type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
         )
     return VaswaniConfig.from_dict(content)
@@ -124,6 +132,9 @@ def load_tokenizer(
     except Exception as error:  # a foreign file can make the libraries raise anything
         reason = " ".join(str(error).split())
         raise ValueError(f"{name} has no tokenizer that can be loaded: {reason}") from error
+    if tokenizer.is_fast and getattr(tokenizer.backend_tokenizer.model, "dropout", None):
+        # It would cut the texts of evaluations anew too, and those of who loads the trained model.
+        tokenizer.backend_tokenizer.model.dropout = None
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise ValueError(f"The tokenizer of {name} has no {token}, which ends or pads a text.")
@@ -173,18 +184,27 @@ def _check_sizes(tokenizers: Tokenizers, named: str, config: VaswaniConfig, name
 def build_tokenizers(arguments: Arguments, corpus: Corpus, checkpoint: str | None) -> Tokenizers:
     """The checkpoint's tokenizers, those that are named, or one learned from the training set.
 
-    The first process learns and writes it; the others read what it wrote.
+    The first process learns and writes it; the others read what it wrote. All know the tags of the
+    corpora, which are added to one that is learned or is named for a new model.
+
+    Raises:
+        ValueError: if a trained model has no piece for a tag, or a tokenizer cannot have one.
     """
     named = checkpoint or arguments.data.tokenizer or arguments.training.model_name_or_path
+    tags = corpus.source_tags
     if named:
-        return load_tokenizers(named)
+        tokenizers = load_tokenizers(named)
+        if arguments.training.model_name_or_path and not checkpoint:
+            _require_pieces(tokenizers[0], tags, arguments.training.model_name_or_path)
+        add_source_tags(tokenizers[0], tags)
+        return tokenizers
     folder = Path(arguments.training.output_dir) / TOKENIZER_FOLDER
     if arguments.training.process_index and folder.is_dir():
         return load_tokenizers(folder)
     if arguments.data.segmented:
         tokenizer = tokenizer_of_segmented_text(corpus.sentences(), are_files=False)
     else:
-        vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size)
+        vocab_size = arguments.model.get("vocab_size", VaswaniConfig.vocab_size) - len(tags)
         is_parsing = arguments.training.task == PARSING
         whole_words: list[str] = []
         if is_parsing:
@@ -203,9 +223,21 @@ def build_tokenizers(arguments: Arguments, corpus: Corpus, checkpoint: str | Non
                 # The bar is not written through Python: a closed output would be an error.
                 show_progress=not arguments.training.disable_tqdm and sys.stdout.isatty(),
             ).result()
+    add_source_tags(tokenizer, tags)
     with explain_failed_write(folder):
         tokenizer.save_pretrained(folder)
     return tokenizer, None
+
+
+def _require_pieces(tokenizer: PreTrainedTokenizerBase, tags: list[str], trained: str) -> None:
+    """Refuse tags that a trained model has no embedding for."""
+    pieces = tokenizer.get_vocab()
+    for tag in tags:
+        if tag not in pieces:
+            raise ValueError(
+                f"source_tag={tag} is no piece of {trained}; add it by: vaswani-hf vocabulary "
+                f"extend {trained} NEW --source_tags '{tag}'"
+            )
 
 
 def build_model(
@@ -224,14 +256,22 @@ def build_model(
         learns_alignment: whether a head learns alignments; the model's configuration names it.
 
     Raises:
-        ValueError: if the recipe changes the shape of a trained model, a new model is to share one
-            embedding where there are two vocabularies, or there is no such head.
+        ValueError: if the recipe changes the shape of a trained model, one of its weights is NaN or
+            infinite, a new model is to share one embedding where there are two vocabularies, or
+            there is no such head.
     """
     training = arguments.training
     if training.model_name_or_path:
-        model = AutoModelForSeq2SeqLM.from_pretrained(training.model_name_or_path)
+        model = AutoModelForSeq2SeqLM.from_pretrained(
+            training.model_name_or_path, **quantization(training)
+        )
+        check_finite(model)  # else training is said to have diverged
         _set_fields(model.config, arguments, training.model_name_or_path)
         _set_dropout(model)
+        if training.lora_rank is not None:
+            # As it was named: what was fetched lies in a cache.
+            name = arguments.chosen["model_name_or_path"]
+            add_adapter(model, training, str(Path(name).resolve()) if Path(name).is_dir() else name)
     else:
         writes = target_tokenizer or tokenizer  # the model says its ids
         fields = {**arguments.model, "vocab_size": len(tokenizer)}

@@ -20,6 +20,7 @@ WRITTEN_AT_END = (
     *("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "target_tokenizer"),
     *("*_vaswani.py", "README.md", "results.json", "log_history.json"),
+    *("*.hypotheses", "*.references"),
 )
 
 

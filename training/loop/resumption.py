@@ -19,6 +19,7 @@ from transformers import AutoConfig
 from transformers.utils import CONFIG_NAME
 
 from vaswani_hf import VaswaniConfig
+from vaswani_hf.hub.names import ADAPTER_CONFIG
 
 from ..data.lengths import arrow_tables, lengths_of
 from ..data.links import PIECE_LINKS
@@ -52,6 +53,7 @@ FIXED = (
     *("model_name_or_path", "source_tokens", "target_tokens", "pad_to_multiple_of", "max_padding"),
     *("seed", "data_seed", "optim", "optim_args", "optim_target_modules", "fsdp", "deepspeed"),
     *("guided_alignment_layer", "guided_alignment_head"),
+    *("lora_rank", "lora_alpha", "lora_targets", "load_in_8bit"),
 )
 # Schedules that load their rate from the checkpoint, so that a changed one would have no effect.
 STATEFUL_SCHEDULES = {"reduce_lr_on_plateau", "greedy"}
@@ -224,6 +226,12 @@ def config_of(arguments: Arguments) -> VaswaniConfig:
 
 def _other_shape(checkpoint: Path, arguments: Arguments) -> dict[str, tuple[Any, Any]]:
     """Fields of the model's shape that differ, defaults included."""
+    rank = arguments.training.lora_rank
+    if (checkpoint / ADAPTER_CONFIG).is_file():  # the rest of the shape is its base's
+        saved = json.loads((checkpoint / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+        return {} if saved["r"] == rank else {"lora_rank": (saved["r"], rank)}
+    if rank is not None:
+        return {"lora_rank": (None, rank)}
     path = checkpoint / CONFIG_NAME
     if not path.is_file():
         raise ValueError(

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, set_seed
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, rotate_checkpoints
 
-from vaswani_hf.hub.folder import save_tokenizers
+from vaswani_hf.hub.folder import has_adapter, save_tokenizers
 
 from ..data.batching import TokenBatchSampler, training_batches
 from ..data.collating import ArrowPairs
@@ -29,6 +29,7 @@ from ..data.links import PIECE_LINKS
 from ..data.streaming import TokenBatchStream, stream_loader
 from ..settings.budget import TokenBudget
 from ..settings.fields import VaswaniTrainingArguments
+from .adapters import load_checkpoint
 from .callbacks import CheckpointClock, EarlyStopping, logged_name
 from .checkpoints import AUTO, STATE, last_checkpoints
 from .guided_alignment import GuidedAlignment
@@ -279,11 +280,24 @@ class VaswaniTrainer(Seq2SeqTrainer):
                 use_mtime=True,
             )
 
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if has_adapter(self.model):  # which the library knows in a wrapper of PEFT's only
+            load_checkpoint(self.model, resume_from_checkpoint)
+        else:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_best_model(self) -> None:
+        if has_adapter(self.model):
+            load_checkpoint(self.model, str(self.state.best_model_checkpoint))
+        else:
+            super()._load_best_model()
+
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Write the model and its tokenizers, of which the library knows one."""
+        """Write the model and its tokenizers, whole, and not only the one that the library has."""
         super()._save(output_dir, state_dict)
-        if self._two_tokenizers is not None:
-            save_tokenizers(Path(output_dir or self.args.output_dir), *self._two_tokenizers)
+        tokenizers = self._two_tokenizers or (self.processing_class, None)
+        if tokenizers[0] is not None:
+            save_tokenizers(Path(output_dir or self.args.output_dir), *tokenizers)
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Do nothing: `check_push` has made the repository before training."""

@@ -16,12 +16,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.utils import SAFE_WEIGHTS_NAME
 
+from training.loop.checkpoints import weights_file
+
 
 def average_checkpoints(folders: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of each parameter over several checkpoints, in float32 (section 6.1).
 
     Args:
-        folders: checkpoints, each with a `model.safetensors`.
+        folders: checkpoints, each with a `model.safetensors`; or all with the weights of an
+            adapter, whose two matrices are averaged each by itself.
 
     Returns:
         Parameters by name.
@@ -36,7 +39,7 @@ def average_checkpoints(folders: Sequence[Path]) -> dict[str, Tensor]:
     with ExitStack() as stack:
         files = []
         for folder in folders:
-            path = Path(folder) / SAFE_WEIGHTS_NAME
+            path = weights_file(Path(folder))
             if not path.is_file():
                 raise FileNotFoundError(f"{folder} has no {SAFE_WEIGHTS_NAME}.")
             files.append(stack.enter_context(safe_open(path, framework="pt")))
@@ -80,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"--output {arguments.output} exists already.")
     mean = average_checkpoints(arguments.checkpoints)
     arguments.output.mkdir(parents=True)
-    save_file(mean, arguments.output / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
+    name = weights_file(arguments.checkpoints[0]).name
+    save_file(mean, arguments.output / name, metadata={"format": "pt"})
     for path in Path(arguments.checkpoints[-1]).glob("*.json"):
         if path.name != "trainer_state.json":
             shutil.copy(path, arguments.output)

@@ -168,6 +168,7 @@ def make_plan(
     if updates <= 0:
         updates = math.ceil(training.num_train_epochs * updates_per_epoch)
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    num_trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     is_half = bool(training.bf16 or training.fp16)
     by_chunks = not training.fp16
     return Plan(
@@ -185,8 +186,8 @@ def make_plan(
         device_source_tokens=int((shapes.sentences * shapes.source).max()),
         device_target_tokens=int((shapes.sentences * shapes.target).max()),
         parameter_bytes=(FLOAT_BYTES + (HALF_BYTES if is_half else 0)) * num_parameters,
-        gradient_bytes=FLOAT_BYTES * num_parameters,
-        optimizer_bytes=optimizer_bytes(num_parameters, training.optim),
+        gradient_bytes=FLOAT_BYTES * num_trained,
+        optimizer_bytes=optimizer_bytes(num_trained, training.optim),
         activation_bytes=int(activation_bytes(model.config, shapes, is_half, by_chunks).max()),
         flops=float(training_flops(model.config, shapes).sum()) * updates / updates_per_epoch,
         measurement=measurement,

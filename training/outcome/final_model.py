@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from vaswani_hf import VaswaniForConditionalGeneration
+from vaswani_hf.hub.folder import has_adapter
 
+from ..loop.adapters import load_adapter
 from ..loop.callbacks import logged_name
 from ..loop.checkpoints import last_checkpoints
 from ..loop.trainer import VaswaniTrainer
@@ -35,6 +37,9 @@ def load_average(model: VaswaniForConditionalGeneration, folders: list[Path]) ->
         logger.info("One checkpoint: nothing to average.")
         return
     logger.info("Averaging %s.", ", ".join(folder.name for folder in folders))
+    if has_adapter(model):
+        load_adapter(model, average_checkpoints(folders))
+        return
     missing, unexpected = model.load_state_dict(average_checkpoints(folders), strict=False)
     tied = set(model.all_tied_weights_keys)
     assert not unexpected and set(missing) <= tied, (missing, unexpected)

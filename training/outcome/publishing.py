@@ -12,8 +12,10 @@ from transformers.trainer_utils import HubStrategy
 
 from vaswani_hf.hub.card import CARD, card_for_push, check_language, make_card
 from vaswani_hf.hub.errors import HubError
+from vaswani_hf.hub.folder import has_adapter
 from vaswani_hf.hub.upload import prepare, push, stage, upload
 
+from ..loop.adapters import adapter_figures
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import Arguments, VaswaniTrainingArguments
 
@@ -43,7 +45,13 @@ def check_push(arguments: Arguments) -> None:
             "push_to_hub=True needs the model's license: set license, an identifier of the Hub's, "
             "such as cc-by-4.0, or `other`."
         )
-    languages = [code for code in (data.source_language, data.target_language) if code]
+    if training.lora_rank is not None and Path(arguments.chosen["model_name_or_path"]).is_dir():
+        raise ValueError(
+            f"push_to_hub=True would push an adapter of the folder "
+            f"{arguments.chosen['model_name_or_path']}, which others do not have: push that first, "
+            f"and set model_name_or_path to its id on the Hub."
+        )
+    languages = [code for code in data.languages if code]
     for language in languages:
         check_language(language)
     name = training.hub_model_id or Path(training.output_dir).resolve().name
@@ -95,12 +103,14 @@ class CheckpointPusher:
                 "max_steps": trainer.state.max_steps,
             },
         }
+        if has_adapter(trainer.model):
+            results["adapter"] = adapter_figures(trainer.model)
         try:
             stage(checkpoint, staged)
             card_for_push(
                 checkpoint,
                 str(training.hub_model_id),
-                languages=(data.source_language, data.target_language),
+                languages=data.languages,
                 license=data.license,
                 results=results,
             ).save(staged / CARD)
@@ -143,6 +153,7 @@ def push_model(arguments: Arguments) -> None:
     if not training.push_to_hub or training.process_index:
         return
     repo_id, folder = str(training.hub_model_id), training.output_dir
+    source_language, target_language = data.languages
     logger.info("Pushing to %s.", repo_id)
     try:
         pushed = push(
@@ -151,8 +162,8 @@ def push_model(arguments: Arguments) -> None:
             private=training.hub_private_repo,
             revision=training.hub_revision,
             license=data.license,
-            source_language=data.source_language,
-            target_language=data.target_language,
+            source_language=source_language,
+            target_language=target_language,
             token=training.hub_token,
         )
     except (HubError, ValueError) as error:

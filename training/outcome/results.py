@@ -7,6 +7,8 @@ import os
 import platform
 import shlex
 import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,12 +19,15 @@ import yaml
 
 from vaswani_hf import VaswaniForConditionalGeneration
 from vaswani_hf.hub import write_model_card
+from vaswani_hf.hub.folder import has_adapter
 from vaswani_hf.pictures.runs import LOG_HISTORY
 
 from ..data.corpus import Corpus
+from ..loop.adapters import adapter_figures
 from ..loop.saving import explain_failed_write
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import PARSING, Arguments
+from ..settings.stages import read_stages
 from .evaluation import Evaluation, Translation
 from .final_model import best_checkpoint
 from .samples import NUM_SAMPLES
@@ -31,6 +36,8 @@ from .scores import SHOWN, scores_of
 
 logger = logging.getLogger("training")
 RESULTS = "results.json"
+# Of each split, a line a sentence, as `vaswani-hf compare` reads them.
+HYPOTHESES, REFERENCES = "{split}.hypotheses", "{split}.references"
 CONFIG = "config.yaml"
 PACKAGES = (
     "torch",
@@ -68,6 +75,7 @@ class Results:
     Attributes:
         figures: what `results.json` will hold, as far as it is known.
         translations: of the last evaluation.
+        texts: by split, what the model made of its sentences.
 
     Args:
         arguments: of the run.
@@ -98,7 +106,7 @@ class Results:
             "training": {
                 "updates": trainer.state.global_step,
                 # A stream has no length to count epochs by.
-                "epochs": None if arguments.data.streaming else trainer.state.epoch,
+                "epochs": None if arguments.data.streamed_by else trainer.state.epoch,
                 "stopped_early": trainer.stopped_early,
                 "best_checkpoint": best_checkpoint(trainer),
                 "resumed_from": checkpoint,
@@ -110,7 +118,12 @@ class Results:
             },
             "scores": {},
         }
+        if stages := read_stages(arguments.data.stages):
+            self.figures["training"]["stages"] = [asdict(stage) for stage in stages]
+        if has_adapter(trainer.model):
+            self.figures["adapter"] = adapter_figures(trainer.model)
         self.translations: tuple[Translation, ...] = ()
+        self.texts: dict[str, tuple[Translation, ...]] = {}
         self._log_history = trainer.state.log_history
 
     def add_average(self, folders: list[Path]) -> None:
@@ -124,10 +137,10 @@ class Results:
     def add(self, evaluation: Evaluation) -> None:
         """Take the scores of a split, and log them."""
         self.figures["scores"][evaluation.split] = scores_of(evaluation, evaluation.split)
-        self.translations = evaluation.translations
+        self.translations = self.texts[evaluation.split] = evaluation.translations
 
     def write(self, wall_seconds: float) -> None:
-        """Write `results.json` and the model card into the output folder."""
+        """Write texts, `results.json` and the model card into the output folder."""
         samples = [translation._asdict() for translation in self.translations[:NUM_SAMPLES]]
         self.figures |= {
             "samples": samples,
@@ -138,17 +151,21 @@ class Results:
             | {package: version(package) for package in PACKAGES},
         }
         folder = Path(self.arguments.training.output_dir)
+        for split, found in self.texts.items():
+            _write_lines(folder, HYPOTHESES.format(split=split), [one.translation for one in found])
+            _write_lines(folder, REFERENCES.format(split=split), [one.reference for one in found])
         text = json.dumps(self.figures, indent=2, ensure_ascii=False, default=str)
-        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        unfinished = folder / f"{RESULTS}.new"  # of which a killed process may leave half
+        unfinished.write_text(text + "\n", encoding="utf-8")
+        unfinished.replace(folder / RESULTS)
         # What `vaswani-hf plot` draws, for when the checkpoints are gone.
         text = json.dumps(self._log_history, indent=1)
         (folder / LOG_HISTORY).write_text(text + "\n", encoding="utf-8")
         data = self.arguments.data
-        languages = [data.source_language, data.target_language]
         write_model_card(
             folder,
             self.figures,
-            languages=[language for language in languages if language],
+            languages=[language for language in data.languages if language],
             license=data.license,
             dataset=data.dataset,
         )
@@ -174,6 +191,13 @@ class Results:
         folder = self.arguments.training.output_dir
         print(f"The model is in {folder}. {'Parse' if parses else 'Translate'} with:")
         print(f"  vaswani-hf {'parse' if parses else 'translate'} --model {shlex.quote(folder)}")
+
+
+def _write_lines(folder: Path, name: str, texts: Sequence[str]) -> None:
+    """Write a text a line, if there are any."""
+    if texts:
+        lines = "".join(" ".join(text.splitlines()) + "\n" for text in texts)
+        (folder / name).write_text(lines, encoding="utf-8")
 
 
 def current_commit() -> str | None:

@@ -14,6 +14,7 @@ from transformers import Seq2SeqTrainingArguments
 from vaswani_hf import VaswaniConfig
 from vaswani_hf.search_settings_vaswani import POWER, WU
 
+from .adapters import check_lora
 from .best import check_best, check_kept, choose_metric
 from .bleu import check_bleu
 from .budget import TokenBudget
@@ -29,6 +30,8 @@ TRAINING_FILES = tuple(f"train_{kind}" for kind in KINDS_OF_FILES)
 FILES = tuple(
     f"{split}_{kind}" for split in ("train", "validation", "test") for kind in KINDS_OF_FILES
 )
+# Of a corpus: a mapping of `corpora` may set them too.
+NOISE = ("upper_case_noise", "title_case_noise", "lower_case_noise", "typo_noise")
 GENERAL_FILES = ("general_source", "general_target", "general_file")
 
 # Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
@@ -183,6 +186,13 @@ class DataArguments:
         default_factory=list,
         metadata={"help": "parse trees to test on, named as in train_trees"},
     )
+    swap_sides: bool = field(
+        default=False,
+        metadata={
+            "help": "learn the other direction: all sources become targets and all targets "
+            "sources, and so do their languages"
+        },
+    )
     split_digits: bool = field(
         default=False, metadata={"help": "give every digit a piece of its own in the vocabulary"}
     )
@@ -218,9 +228,9 @@ class DataArguments:
     corpora: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "several training corpora: mappings of `name`, `weight` and the place of the "
-            "text (dataset, train_source and train_target, train_file, or train_trees); JSON on "
-            "the command line"
+            "help": "several training corpora: mappings of `name`, `weight`, `source_tag` and the "
+            "place of the text (dataset, train_source and train_target, train_file, or "
+            "train_trees); JSON on the command line"
         },
     )
     streaming: bool = field(
@@ -241,6 +251,34 @@ class DataArguments:
             "first 1,000,000 with streaming"
         },
     )
+    stages: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "stages of the training: mappings of `updates` and `weights`, a mapping of the "
+            "names of corpora to their weights in it; JSON on the command line"
+        },
+    )
+    bpe_dropout: float = field(
+        default=0.0,
+        metadata={
+            "help": "probability that a merge is left out of a step when a training word is cut "
+            "into pieces, anew in each epoch (Provilkov et al. 2020)"
+        },
+    )
+    upper_case_noise: float = field(
+        default=0.0,
+        metadata={"help": "share of training pairs of which both sides are put in capitals"},
+    )
+    title_case_noise: float = field(
+        default=0.0,
+        metadata={"help": "share of training pairs of which each word gets a capital, both sides"},
+    )
+    lower_case_noise: float = field(
+        default=0.0, metadata={"help": "share of training sources that are put in small letters"}
+    )
+    typo_noise: float = field(
+        default=0.0, metadata={"help": "share of the words of training sources that get a typo"}
+    )
     license: str | None = field(
         default=None, metadata={"help": "license of the trained model, for its card: `cc-by-4.0`"}
     )
@@ -249,6 +287,28 @@ class DataArguments:
         if self.dataset == NO_DATASET:
             self.dataset = None
         check_ranges(self)
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """Codes of the languages that the model translates from and into."""
+        languages = self.source_language, self.target_language
+        return languages[::-1] if self.swap_sides else languages
+
+    @property
+    def redrawn_by(self) -> str | None:
+        """The first setting by which pairs are drawn anew in each epoch; `None` if there is none.
+
+        Such pairs are streamed to the trainer, be they read while training or before.
+        """
+        for name in ("bpe_dropout", *NOISE):
+            if getattr(self, name) or any(f'"{name}"' in text for text in self.corpora):
+                return name
+        return "stages" if self.stages else None
+
+    @property
+    def streamed_by(self) -> str | None:
+        """The first setting by which pairs are streamed to the trainer; `None` if none are."""
+        return "streaming" if self.streaming else self.redrawn_by
 
 
 @dataclass
@@ -374,6 +434,23 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "first, unless given"
         },
     )
+    distillation_teacher: str | None = field(
+        default=None,
+        metadata={
+            "help": "trained model whose distribution over the pieces is learned beside the "
+            "targets, a folder or an id on the Hub; its tokenizer is used"
+        },
+    )
+    distillation_weight: float = field(
+        default=0.5,  # Kim and Rush 2016
+        metadata={
+            "help": "the teacher's share of the target distribution, the labels have the rest"
+        },
+    )
+    distillation_top_k: int = field(
+        default=8,  # Tan et al. 2019
+        metadata={"help": "pieces of the teacher's distribution that are kept, the likeliest ones"},
+    )
     task: str = field(
         default=TRANSLATION,
         metadata={
@@ -385,6 +462,36 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
     constrained_search: bool = field(
         default=False,
         metadata={"help": "parsing: let evaluations search among trees alone"},
+    )
+    lora_rank: int | None = field(
+        default=None,
+        metadata={
+            "help": "train an adapter by LoRA: two matrices of this rank beside each of "
+            "lora_targets, and nothing else of model_name_or_path"
+        },
+    )
+    lora_alpha: float | None = field(
+        default=None,
+        metadata={
+            "help": "factor of the adapter, which is divided by lora_rank; twice the rank unless "
+            "given"
+        },
+    )
+    lora_targets: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "projections that are adapted: query_proj, key_proj, value_proj, output_proj "
+            "of attention, inner, outer of the feed-forward networks; all unless given"
+        },
+    )
+    lora_dropout: float = field(
+        default=0.0, metadata={"help": "dropout rate of the adapter's input"}
+    )
+    load_in_8bit: bool = field(
+        default=False,
+        metadata={
+            "help": "hold the matrices that the adapter leaves alone in 8 bits (bitsandbytes)"
+        },
     )
     average_last: int = field(
         default=5,
@@ -445,6 +552,7 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
         check_best(self)
         check_kept(self)
         check_bleu(self)
+        check_lora(self)
         if self.constrained_search and self.task != PARSING:
             raise ValueError(
                 f"constrained_search=True searches for trees; set task to {PARSING}, or leave "

@@ -13,7 +13,7 @@ _POSITIVE: Range = (lambda value: 0 < value < math.inf, "above 0")
 _NOT_NEGATIVE: Range = (lambda value: 0 <= value < math.inf, "at least 0")
 _COUNT: Range = (lambda value: value >= 1, "at least 1")
 _SHARE: Range = (lambda value: 0 <= value <= 1, "in [0, 1]")
-_BETA: Range = (lambda value: 0 <= value < 1, "at least 0 and below 1")
+_BELOW_1: Range = (lambda value: 0 <= value < 1, "at least 0 and below 1")
 _SEED: Range = (lambda value: 0 <= value < 2**32, "in 0 to 2^32 - 1")
 _STEPS: Range = (lambda value: 0 < value < math.inf, "above 0 (below 1 it is a share of max_steps)")
 
@@ -21,6 +21,11 @@ _STEPS: Range = (lambda value: 0 < value < math.inf, "above 0 (below 1 it is a s
 RANGES: Mapping[str, Range] = {
     "max_length": (lambda value: value >= 2, "at least 2, a piece and `</s>`"),
     "max_length_ratio": _COUNT,
+    "bpe_dropout": _BELOW_1,
+    "upper_case_noise": _SHARE,
+    "title_case_noise": _SHARE,
+    "lower_case_noise": _SHARE,
+    "typo_noise": _SHARE,
     "shuffle_buffer_pairs": _COUNT,
     "tokenizer_sample_pairs": _COUNT,
     "source_tokens": _COUNT,
@@ -38,8 +43,8 @@ RANGES: Mapping[str, Range] = {
     "max_minutes": _POSITIVE,
     "learning_rate": _NOT_NEGATIVE,
     "warmup_steps": _NOT_NEGATIVE,
-    "adam_beta1": _BETA,
-    "adam_beta2": _BETA,
+    "adam_beta1": _BELOW_1,
+    "adam_beta2": _BELOW_1,
     "adam_epsilon": _NOT_NEGATIVE,
     "weight_decay": _NOT_NEGATIVE,
     "max_grad_norm": (lambda value: 0 <= value < math.inf, "at least 0, which clips nothing"),
@@ -51,6 +56,9 @@ RANGES: Mapping[str, Range] = {
     "save_total_limit": _COUNT,
     "early_stopping_patience": _COUNT,
     "average_last": _COUNT,
+    "lora_rank": _COUNT,
+    "lora_alpha": _POSITIVE,
+    "lora_dropout": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
     "num_beams": _COUNT,
     "generation_num_beams": _COUNT,
     "generation_max_length": _COUNT,
@@ -60,6 +68,8 @@ RANGES: Mapping[str, Range] = {
     ),
     "max_extra_tokens": _NOT_NEGATIVE,
     "dry_run_updates": _NOT_NEGATIVE,
+    "distillation_weight": (lambda value: 0 < value <= 1, "above 0 and at most 1"),
+    "distillation_top_k": _COUNT,
     "guided_alignment_weight": _POSITIVE,
     "guided_alignment_layer": _NOT_NEGATIVE,
     "guided_alignment_head": _NOT_NEGATIVE,

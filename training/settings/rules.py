@@ -19,6 +19,7 @@ from .fields import (
     DataArguments,
     VaswaniTrainingArguments,
 )
+from .stages import check_stages
 
 
 def check_together(arguments: Arguments) -> None:
@@ -39,6 +40,8 @@ def check_together(arguments: Arguments) -> None:
     check_warmup(training)
     check_task(arguments)
     check_alignment(arguments)
+    check_distillation(arguments)
+    check_redrawn(arguments)
     has_files = data.train_source or data.train_file or data.train_trees or data.corpora
     if has_files and not (
         data.dataset or data.validation_source or data.validation_file or data.validation_trees
@@ -74,8 +77,9 @@ def check_task(arguments: Arguments) -> None:
         )
     if data.guided_alignment_of_trees and data.streaming:
         raise ValueError("guided_alignment_of_trees does not go with streaming; leave one out.")
-    if task == PARSING and data.segmented:
-        raise ValueError(f"segmented=True is for translation, got task={task}; leave it out.")
+    for name in ("segmented", "swap_sides"):
+        if task == PARSING and getattr(data, name):
+            raise ValueError(f"{name}=True is for translation, got task={task}; leave it out.")
 
 
 def check_alignment(arguments: Arguments) -> None:
@@ -93,6 +97,11 @@ def check_alignment(arguments: Arguments) -> None:
                     f"{name}: use_reentrant=true would keep gradients from the head that "
                     f"guided_alignment trains; leave it out."
                 )
+        if training.lora_rank is not None:
+            raise ValueError(
+                "guided_alignment names its head in the model's configuration, which an adapter "
+                "does not hold; leave out lora_rank."
+            )
         if training.n_gpu > 1:
             raise ValueError(
                 f"guided_alignment takes one GPU a process, and this one has {training.n_gpu}; "
@@ -106,6 +115,28 @@ def check_alignment(arguments: Arguments) -> None:
                 f"{setting}={arguments.chosen[setting]} needs alignments, and none are named; set "
                 f"guided_alignment."
             )
+
+
+def check_distillation(arguments: Arguments) -> None:
+    """Refuse settings of a teacher where none is named, and text that it could not read beforehand.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+    teacher = arguments.training.distillation_teacher
+    for name in ("weight", "top_k"):
+        setting = f"distillation_{name}"
+        if not teacher and arguments.chosen.get(setting) is not None:
+            raise ValueError(
+                f"{setting}={arguments.chosen[setting]} needs a teacher, and none is named; set "
+                f"distillation_teacher."
+            )
+    streamed_by = arguments.data.streamed_by
+    if teacher and streamed_by:
+        raise ValueError(
+            f"distillation_teacher reads all training pairs beforehand, and {streamed_by} makes "
+            f"them during training; leave one of them out."
+        )
 
 
 def check_start(arguments: Arguments) -> None:
@@ -182,19 +213,61 @@ def do_without_validation(training: VaswaniTrainingArguments, given: Collection[
     return "There is no validation set: nothing is evaluated during training."
 
 
-def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> None:
-    """Refuse settings that streaming cannot heed.
+def check_redrawn(arguments: Arguments) -> None:
+    """Refuse stages without corpora or of other updates, and text that cannot be drawn anew.
 
     Raises:
         ValueError: naming the setting, and what would do.
     """
-    if not data.streaming:
+    data, setting = arguments.data, arguments.data.redrawn_by
+    check_stages(data.stages, arguments.training.max_steps)
+    if data.stages and not data.corpora:
+        raise ValueError("stages mix corpora, and there are none; name them in corpora.")
+    if setting in (None, "stages"):
+        return
+    if arguments.training.task == PARSING:
+        raise ValueError(
+            f"{setting} is for task={TRANSLATION}, as trees are made of whole tags, got task="
+            f"{PARSING}; leave it out."
+        )
+    if data.segmented:
+        raise ValueError(
+            f"{setting} has text cut anew, and segmented=True says that it is cut already; leave "
+            f"one of them out."
+        )
+
+
+def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> None:
+    """Refuse settings that streaming cannot heed, of text or of pairs that are drawn anew.
+
+    Raises:
+        ValueError: naming the setting, and what would do.
+    """
+    setting = data.streamed_by
+    if setting is None:
         return
     if training.max_steps < 1:
         raise ValueError(
-            f"streaming has no epochs; set max_steps, got max_steps={training.max_steps} with "
-            f"num_train_epochs={training.num_train_epochs}."
+            f"{setting} has no epochs of a fixed length; set max_steps, got max_steps="
+            f"{training.max_steps} with num_train_epochs={training.num_train_epochs}."
         )
+    if training.dataloader_num_workers:
+        raise ValueError(
+            f"{setting} makes batches in a thread of its own and takes no workers; leave out "
+            f"dataloader_num_workers, got dataloader_num_workers={training.dataloader_num_workers}."
+        )
+    for name in ("save_strategy", "eval_strategy"):
+        if getattr(training, name) == "epoch":
+            raise ValueError(
+                f"{setting} has no epochs of a fixed length; {name} must be steps or no."
+            )
+    if training.pad_to_multiple_of is not None:
+        raise ValueError(f"{setting} cannot fill its batches; leave out pad_to_multiple_of.")
+    if training.ignore_data_skip:
+        raise ValueError(f"{setting} resumes at once where it stopped; leave out ignore_data_skip.")
+    TokenBudget.of(training).check_max_length(data.max_length)
+    if not data.streaming:
+        return
     if data.drop_duplicates:
         raise ValueError(
             "drop_duplicates needs to see the whole corpus, and streaming keeps only a part of it; "
@@ -205,21 +278,8 @@ def check_streaming(data: DataArguments, training: VaswaniTrainingArguments) -> 
             "segmented needs the whole text for its vocabulary, and streaming reads a sample; "
             "name a tokenizer, or leave out streaming."
         )
-    if training.dataloader_num_workers:
-        raise ValueError(
-            f"streaming reads in a thread of its own and takes no workers; leave out "
-            f"dataloader_num_workers, got dataloader_num_workers={training.dataloader_num_workers}."
-        )
-    for name in ("save_strategy", "eval_strategy"):
-        if getattr(training, name) == "epoch":
-            raise ValueError(f"streaming has no epochs; {name} must be steps or no.")
     if training.dry_run:
         raise ValueError(
             "dry_run counts the pairs and batches of an epoch, and streaming has no epochs; leave "
             "out streaming, and name a sample of the text."
         )
-    if training.pad_to_multiple_of is not None:
-        raise ValueError("streaming cannot fill its batches; leave out pad_to_multiple_of.")
-    if training.ignore_data_skip:
-        raise ValueError("streaming resumes at once where it stopped; leave out ignore_data_skip.")
-    TokenBudget.of(training).check_max_length(data.max_length)

@@ -12,9 +12,12 @@ from ..text.terminal import escape_unprintable
 from .align import add_align
 from .compare import add_compare
 from .convert import add_convert
+from .distill import add_distill
 from .draw import add_draw
 from .evalb import add_evalb
 from .evaluate import add_evaluate
+from .filter import add_filter
+from .merge import add_merge
 from .parse import add_parse
 from .plot import add_plot
 from .push import add_push
@@ -34,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="vaswani-hf",
         description="Translate with models of 'Attention Is All You Need', serve them, score, "
-        "align and judge translations, parse sentences, convert models, push them to the Hub, "
-        "plot their training, and draw what they do.",
+        "filter, align, judge and distill translations, parse sentences, convert models, merge "
+        "adapters into them, push them to the Hub, plot their training, and draw what they do.",
     )
     parser.add_argument(
         "--version",
@@ -49,12 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_translate(commands)
     add_serve(commands)
     add_score(commands)
+    add_filter(commands)
     add_align(commands)
     add_evaluate(commands)
     add_compare(commands)
+    add_distill(commands)
     add_parse(commands)
     add_evalb(commands)
     add_convert(commands)
+    add_merge(commands)
     add_vocabulary(commands)
     add_push(commands)
     add_plot(commands)

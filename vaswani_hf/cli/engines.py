@@ -4,6 +4,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..processor import available_cores, paying_threads, threads_of_environment
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 
 TRANSFORMERS, CTRANSLATE2 = ENGINES = ("transformers", "ctranslate2")
 ENGINE_OPTIONS = {  # which only one engine has
-    TRANSFORMERS: ("revision", "weights", "dtype"),
+    TRANSFORMERS: ("revision", "weights", "dtype", "adapter"),
     CTRANSLATE2: ("compute_type",),
 }
+LOADING = ("device", "dtype", "revision", "weights")  # options of `from_pretrained` alone
 SEARCH_OPTIONS = ("num_beams", "length_penalty", "length_penalty_type")
 # What becomes of sentences that are too long.
 REFUSED = "refused (default: the longest that the model was trained with, or 1024 if that is less)"
@@ -191,10 +193,44 @@ def load_translators(
 
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
-    loaded = [Translator.from_pretrained(folders, **options) for folders in models]
+    adapter = options.pop("adapter", None)
+    if adapter is not None or len(models) > 1:
+        loaded = _load_adapted(models, adapter, options)
+    else:
+        loaded = [Translator.from_pretrained(folders, **options) for folders in models]
     # One model is at work at a time; the one that takes most threads has them.
     widest = max(loaded, key=lambda one: getattr(one.model.config, "hidden_size", None) or 0)
     take_threads(widest, arguments.threads, is_typed=is_typed, rows=rows)
+    return loaded
+
+
+def _load_adapted(
+    models: Sequence[Sequence[str]], adapter: str | None, options: dict[str, Any]
+) -> list["Translator"]:
+    """Translators, of which adapters on one base share what they do not adapt.
+
+    Args:
+        models: as for `load_translators`.
+        adapter: on the only model; `None` where models are adapters themselves, or none has any.
+        options: of the translators.
+    """
+    from ..hub.adapters import find_adapted
+    from ..translation import Translator
+
+    def load(folder: str | Path | Sequence[str]) -> "Translator":
+        return Translator.from_pretrained(folder, **options)
+
+    own = {name: value for name, value in options.items() if name not in LOADING}
+    if adapter is not None:
+        return [load(models[0]).with_adapter(adapter, **own)]
+    loaded = []
+    bases: dict[Path, Translator] = {}
+    for (name,) in models:
+        found = find_adapted(name)
+        if found.model not in bases:
+            bases[found.model] = load(found.model)
+        base = bases[found.model]
+        loaded.append(base if found.adapter is None else base.with_adapter(found.adapter, **own))
     return loaded
 
 

@@ -13,8 +13,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FOLDER",
-        help="a folder or a Hub id; with --engine ctranslate2, a folder of CTranslate2. Several "
-        "--model FOLDER are an ensemble",
+        help="a folder or a Hub id, of a model or an adapter; with --engine ctranslate2, a folder "
+        "of CTranslate2. Several --model FOLDER are an ensemble",
+    )
+    parser.add_argument(
+        "--adapter",
+        metavar="FOLDER",
+        help="an adapter on --model, whatever base it names; a folder or a Hub id",
     )
     parser.add_argument(
         "--revision", metavar="REVISION", help="branch, tag or commit of a Hub id (default: main)"
@@ -49,9 +54,14 @@ def check_models(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"--weights must be as many as the models, {len(models)}, got {len(weights)}."
         )
+    adapter = getattr(arguments, "adapter", None)
+    if adapter is not None and len(models) > 1:
+        raise ValueError(f"--adapter is for one model, got {len(models)}.")
     if arguments.engine == "transformers":
         for model in models:
             check_name(model, arguments.revision)
+        if adapter is not None:
+            check_name(adapter)
     elif len(models) > 1:
         raise ValueError(
             f"--engine ctranslate2 translates by one model, got {len(models)}; an ensemble needs "

@@ -47,6 +47,12 @@ def add_push(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="split larger weights into several files (default: 5GB)",
     )
     parser.add_argument(
+        "--base_model",
+        metavar="ORG/NAME",
+        help="of an adapter: the model that it adapts, on the Hub (default: the one that the "
+        "adapter names)",
+    )
+    parser.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -75,6 +81,7 @@ def _push(arguments: argparse.Namespace) -> int:
         source_language=arguments.source_language,
         target_language=arguments.target_language,
         max_shard_size=arguments.max_shard_size,
+        base_model=arguments.base_model,
         is_verified=arguments.verify,
     )
     print(f"Pushed {arguments.folder} to {pushed.url} (commit {pushed.commit}).")

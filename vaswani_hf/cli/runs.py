@@ -1,47 +1,45 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What decides the translations of a run? A resumed one must have the same."""
+"""What decides the lines that a run writes? A resumed one must have the same."""
 
 import argparse
 import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..hub.names import TARGET_TOKENIZER
 
 
-# Options that change no translation, or that are looked at more closely below.
+# Options that change no line, or that are looked at more closely below.
 IDLE = ("command", "run", "file", "model", "revision", "output", "resume", "device", "prefix")
+IDLE_OF_FILTER = (
+    *("backward_model", "source", "target", "keep", "threshold"),
+    *("scores", "output_source", "output_target"),
+)
 IDLE_AS_BATCHES_ARE = ("batch_tokens", "chunk_sentences", "threads")
 # Of a model's folder, or one of CTranslate2: weights, configurations, tokenizers.
 FILES = ("*.safetensors", "model.bin", "*.json", "*.txt", "*.model", "*.spm")
 
 
 def describe_run(
-    arguments: argparse.Namespace, folders: Sequence[Path], source: BinaryIO
+    arguments: argparse.Namespace, folders: Sequence[Path], **files: os.stat_result
 ) -> dict[str, Any]:
-    """The options of `vaswani-hf translate`, with what is known of its models and its input.
+    """The options of a command, with what is known of its models and of what it reads.
 
     Args:
         arguments: of the command.
-        folders: the model's, or those of an ensemble.
-        source: the open input.
+        folders: the models'.
+        files: the state of each file that is read.
     """
     options = {
         name: value
         for name, value in vars(arguments).items()
-        if name not in IDLE + IDLE_AS_BATCHES_ARE
+        if name not in IDLE + IDLE_OF_FILTER + IDLE_AS_BATCHES_ARE
     }
-    status = os.fstat(source.fileno())
-    described = {
-        "model_sha256": " ".join(map(_digest, folders)),
-        "input_bytes": status.st_size,
-        "input_modified_ns": status.st_mtime_ns,
-    }
-    if arguments.prefix is not None:
-        status = os.stat(arguments.prefix)
-        described |= {"prefix_bytes": status.st_size, "prefix_modified_ns": status.st_mtime_ns}
+    described: dict[str, Any] = {"model_sha256": " ".join(map(_digest, folders))}
+    for name, state in files.items():
+        described |= {f"{name}_bytes": state.st_size, f"{name}_modified_ns": state.st_mtime_ns}
     return options | described
 
 

@@ -38,9 +38,9 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         required=True,
         action="append",
         metavar="[PAIR=]FOLDER",
-        help="a folder or a Hub id; with --engine ctranslate2, a folder of CTranslate2. In front, "
-        "such as en-de=, the languages (default: those that the model's card names). Several "
-        "--model serve several pairs",
+        help="a folder or a Hub id, of a model or an adapter; with --engine ctranslate2, a folder "
+        "of CTranslate2. In front, such as en-de=, the languages (default: those that the card "
+        "names). Several --model serve several pairs; adapters on one base share what they leave",
     )
     parser.add_argument(
         "--host",

@@ -2,12 +2,14 @@
 """vaswani-hf translate"""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ..markup import HTML, MARKUP, PLACEHOLDERS, XLIFF
 from ..text.lines import decode_lines, read_lines
 from ..text.output import PROGRESS, Output, OutputFile
 from ..text.shards import Shard
@@ -79,12 +81,13 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     parser.add_argument(
         "--format",
-        choices=("text", "tsv", "jsonl"),
+        choices=(*FORMATS, *MARKUP),
         default="text",
         help="text (the default): a translation a line, with --n_best N lines for each sentence; "
         "tsv: number of the line, rank, score and text of each; jsonl: an object for each "
         "sentence, with its source and its translations, their scores, log-probabilities and "
-        "pieces",
+        "pieces; html and xliff: the input is one document, and so is the output; placeholders: "
+        "lines with {name}, %%s, URLs and tags, which stay",
     )
     parser.add_argument(
         "--alignments",
@@ -132,8 +135,8 @@ def add_translate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "--language",
         metavar="CODE",
-        help="--split: language of the text, such as en (default: the one that the model's card "
-        "translates from)",
+        help="--split, html, xliff: language of the text, such as en (default: the one that the "
+        "model's card translates from)",
     )
     add_length_limit(parser, f"{REFUSED}; --split: {CUT}")
     parser.add_argument(
@@ -171,7 +174,8 @@ def _translate(arguments: argparse.Namespace) -> int:
             (translator,) = load_translators(
                 arguments, arguments.model, is_typed=source.isatty(), **search_options(arguments)
             )
-            texts = decode_lines(lines, name, keep_ends=arguments.split is not None)
+            keep_ends = arguments.split is not None or arguments.format in MARKUP
+            texts = decode_lines(lines, name, keep_ends=keep_ends)
             texts = islice(texts, output.num_lines, None)
             options = {
                 "sampling_topk": arguments.sampling_topk,
@@ -199,13 +203,20 @@ def _write_translations(
     """Translate texts, the first of which is line `first` of the file, counted from 1."""
     from ..translation import LongTextError
 
-    if arguments.split is not None:
+    if arguments.format in (HTML, XLIFF):
+        texts = iter(["".join(texts)])
+    elif arguments.split is not None and arguments.format != PLACEHOLDERS:
         for translation in translator.translate_texts(
             texts, language=arguments.language, **options
         ):
             output.write(translation)
         return
     try:
+        if arguments.format in MARKUP:
+            options |= {"split": arguments.split, "language": arguments.language}
+            for document in translator.translate_markup(texts, arguments.format, **options):
+                output.write(document)
+            return
         if arguments.mbr is not None:
             options |= {"utility": arguments.mbr, "num_candidates": arguments.num_candidates}
         elif arguments.n_best is None and arguments.format == "text":
@@ -243,8 +254,9 @@ def _check_options(arguments: argparse.Namespace) -> None:
     check_engine(arguments)
     check_counts(arguments, "n_best", "num_candidates")
     _check_search(arguments)
-    if arguments.split is None and arguments.language is not None:
-        raise ValueError("--language is for --split sentences only.")
+    is_split = arguments.split is not None or arguments.format in (HTML, XLIFF)
+    if not is_split and arguments.language is not None:
+        raise ValueError("--language is for --split sentences, --format html and xliff only.")
     if arguments.resume and (arguments.output is None or arguments.file in (None, "-")):
         raise ValueError("--resume needs --output OUTPUT and a FILE to translate.")
     if arguments.shard is not None and arguments.file in (None, "-"):
@@ -276,8 +288,15 @@ def _check_search(arguments: argparse.Namespace) -> None:
         for name in ("n_best", "prefix", "mbr"):
             if getattr(arguments, name) is not None:
                 raise ValueError(f"--{name} is for a sentence a line; leave out --split or it.")
-        if arguments.format != "text":
+        if arguments.format not in ("text", *MARKUP):
             raise ValueError("--format is for a sentence a line; leave out --split or it.")
+    if arguments.format in MARKUP:
+        for name in ("n_best", "mbr", "prefix", "shard", "resume"):
+            if getattr(arguments, name):
+                raise ValueError(
+                    f"--format {arguments.format} writes one translation of the whole input; leave "
+                    f"out --{name}, or translate text without markup."
+                )
     if arguments.alignments:
         if arguments.format != "jsonl":
             raise ValueError("--alignments is for --format jsonl only.")
@@ -312,7 +331,10 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
         from ..hub.download import find
 
         folders = [find(model, revision=arguments.revision) for model in arguments.model]
-    run = describe_run(arguments, folders, source)
+    files = {"input": os.fstat(source.fileno())}
+    if arguments.prefix is not None:
+        files["prefix"] = os.stat(arguments.prefix)
+    run = describe_run(arguments, folders, **files)
     num_each = arguments.n_best or 1 if arguments.format != "jsonl" else 1
     return OutputFile(Path(arguments.output), run, resume=arguments.resume, num_each=num_each)
 

@@ -26,7 +26,8 @@ def add_vocabulary(commands: "argparse._SubParsersAction[argparse.ArgumentParser
         "extend",
         help="add pieces for a new domain or language",
         description="Write a folder with more pieces, learned from text as the old ones were. "
-        "Their rows are the means of the rows of their parts; train the model then.",
+        "Their rows are the means of the rows of their parts; train the model then. With "
+        "--source_tags also, or only, special pieces.",
     )
     for way in (trim, extend):
         way.add_argument("source", metavar="SOURCE", help="a folder or a Hub id")
@@ -42,7 +43,15 @@ def add_vocabulary(commands: "argparse._SubParsersAction[argparse.ArgumentParser
             )
         way.set_defaults(run=_vocabulary)
     extend.add_argument(
-        "--num_pieces", type=int, required=True, metavar="NUMBER", help="how many pieces to add"
+        "--num_pieces", type=int, default=0, metavar="NUMBER", help="how many pieces to learn"
+    )
+    extend.add_argument(
+        "--source_tags",
+        nargs="+",
+        default=[],
+        metavar="TAG",
+        help="special pieces, such as '<bt>', to stand before sources of a kind: what a corpus of "
+        "training names as its source_tag",
     )
 
 
@@ -59,7 +68,11 @@ def _vocabulary(arguments: argparse.Namespace) -> int:
         vocabulary.trim_vocabulary(arguments.source, arguments.target, **texts)
     else:
         vocabulary.extend_vocabulary(
-            arguments.source, arguments.target, num_pieces=arguments.num_pieces, **texts
+            arguments.source,
+            arguments.target,
+            num_pieces=arguments.num_pieces,
+            source_tags=arguments.source_tags,
+            **texts,
         )
     print(f"Wrote {arguments.target}.")
     return 0

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .fairseq import from_fairseq
     from .marian import from_marian, to_marian
     from .marian_npz import from_marian_npz, to_marian_npz
+    from .merging import merge_adapter
     from .onnx import OnnxModel, to_onnx
     from .pytorch import from_torch
 
@@ -25,6 +26,7 @@ __all__ = [
     "from_marian",
     "from_marian_npz",
     "from_torch",
+    "merge_adapter",
     "to_ctranslate2",
     "to_marian",
     "to_marian_npz",
@@ -39,6 +41,7 @@ __getattr__, __dir__ = imported_at_use(
         "from_marian": "marian",
         "from_marian_npz": "marian_npz",
         "from_torch": "pytorch",
+        "merge_adapter": "merging",
         "to_ctranslate2": "ctranslate2",
         "to_marian": "marian",
         "to_marian_npz": "marian_npz",

@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """Is one way of training better than another, or is it the seeds, or the sentences?"""
 
+import bisect
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -8,6 +9,11 @@ from dataclasses import dataclass
 
 
 _WIDTH = 1.96  # standard errors on either side that hold 95 % of a normal distribution
+# The same of Student's t, by degrees of freedom; between two of these the fewer count.
+_WIDTHS = {
+    **{1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262},
+    **{10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.0, 120: 1.98},
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,10 @@ def seed_deviation(systems: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def difference(
-    system: Sequence[SeedScore], baseline: Sequence[SeedScore], deviation: float
+    system: Sequence[SeedScore],
+    baseline: Sequence[SeedScore],
+    deviation: float,
+    degrees: int | None = None,
 ) -> Difference:
     """Compare two systems over all their seeds.
 
@@ -67,6 +76,8 @@ def difference(
         system: a score for each seed.
         baseline: likewise, of the system that it is compared with.
         deviation: between the seeds of a system, as from `seed_deviation`.
+        degrees: of freedom that it is from. Where they are few, the interval is as much wider as
+            Student's t asks for; without them it is that of a normal distribution.
 
     Raises:
         ValueError: if one has no seed, or fewer than two resamples, or not as many as another.
@@ -78,8 +89,14 @@ def difference(
     differences = [one - other for one, other in zip(drawn, drawn_before, strict=True)]
     error_of_sentences = statistics.stdev(differences)
     error_of_seeds = deviation * math.sqrt(1 / len(system) + 1 / len(baseline))
-    ci = _WIDTH * math.hypot(error_of_sentences, error_of_seeds)
+    width_of_seeds = _width(degrees) if degrees else _WIDTH
+    ci = math.hypot(_WIDTH * error_of_sentences, width_of_seeds * error_of_seeds)
     return Difference(mean - mean_before, ci, error_of_sentences, error_of_seeds)
+
+
+def _width(degrees: int) -> float:
+    known = list(_WIDTHS)
+    return _WIDTHS[known[bisect.bisect_right(known, degrees) - 1]]
 
 
 def _means(seeds: Sequence[SeedScore]) -> tuple[float, list[float]]:

@@ -7,6 +7,7 @@ from types import ModuleType
 
 # The packages that are imported by `require`, and the extra of pyproject.toml that brings each.
 EXTRAS = {
+    "bitsandbytes": "bitsandbytes",
     "ctranslate2": "export",
     "fastapi": "serve",
     "gradio": "page",
@@ -16,6 +17,8 @@ EXTRAS = {
     "onnx_ir": "export",
     "onnxruntime": "export",
     "onnxscript": "export",
+    "peft": "adapters",
+    "optuna": "sweep",
     "prometheus_client": "serve",
     "python_multipart": "serve",
     "sacrebleu": "evaluate",

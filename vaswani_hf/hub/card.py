@@ -12,9 +12,10 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.constants import REPOCARD_NAME as CARD
 
+from .names import RESULTS, TARGET_TOKENIZER
+
 
 TEMPLATE = "model_card.md"
-RESULTS = "results.json"
 # Of a score in the results: how it is written, and the Hub's name of its metric.
 METRICS = {"bleu": ("BLEU", "sacrebleu"), "chrf++": ("chrF++", "chrf"), "f1": ("F1", "f1")}
 _LANGUAGE = re.compile("[a-z]{2,3}|multilingual|code")
@@ -40,7 +41,14 @@ def write_model_card(
         dataset: id of the training data, if it is on the Hub.
     """
     folder = Path(folder)
-    card = make_card(folder.name, results, languages=languages, license=license, dataset=dataset)
+    card = make_card(
+        folder.name,
+        results,
+        languages=languages,
+        license=license,
+        dataset=dataset,
+        has_target_tokenizer=(folder / TARGET_TOKENIZER).is_dir(),
+    )
     card.save(folder / CARD)
 
 
@@ -51,6 +59,7 @@ def make_card(
     languages: Sequence[str] = (),
     license: str | None = None,
     dataset: str | None = None,
+    has_target_tokenizer: bool = False,
 ) -> ModelCard:
     """The card of a model.
 
@@ -60,6 +69,7 @@ def make_card(
         languages: likewise; the metadata has the codes, the text the names.
         license: likewise.
         dataset: likewise.
+        has_target_tokenizer: whether the target has a tokenizer of its own.
     """
     scores = results.get("scores") or {}
     parses = (results.get("chosen") or {}).get("task") == "parsing"
@@ -79,16 +89,17 @@ def make_card(
         for name, (shown, metric) in METRICS.items()
         if name in figures
     ]
-    dataset_id = dataset or ""
-    is_on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", dataset_id) and not Path(dataset_id).exists()
+    adapter = results.get("adapter") or {}
+    base = adapter.get("base", "")
     data = ModelCardData(
         language=list(languages) or None,
         license=license,
-        library_name="transformers",
+        library_name="peft" if adapter else "transformers",
+        base_model=base if _is_repo_id(base) else None,
         pipeline_tag=None if parses else "translation",  # the Hub has no parsing
-        tags=["vaswani", "attention-is-all-you-need"],
+        tags=["vaswani", "attention-is-all-you-need", *(["lora"] if adapter else [])],
         metrics=list(dict.fromkeys(one.metric_type for one in evaluations)) or None,
-        datasets=[dataset_id] if is_on_hub else None,
+        datasets=[dataset] if dataset and _is_repo_id(dataset) else None,
         model_name=name.rpartition("/")[2],
         eval_results=evaluations or None,
     )
@@ -99,6 +110,8 @@ def make_card(
         results=results,
         scores=scores,
         parses=parses,
+        has_target_tokenizer=has_target_tokenizer,
+        adapter=adapter,
         languages=" to ".join(map(language_name, languages)) if len(languages) == 2 else "",
     )
     text = card.text.strip()
@@ -113,6 +126,7 @@ def card_for_push(
     languages: Sequence[str | None] = (),
     license: str | None = None,
     results: dict[str, Any] | None = None,
+    base_model: str | None = None,
 ) -> ModelCard:
     """The card that goes to the Hub with a folder.
 
@@ -126,6 +140,7 @@ def card_for_push(
             card.
         license: identifier of the license; `None` for that of the folder's card.
         results: the figures; `None` for those in `results.json`.
+        base_model: of an adapter, what the card calls its base; `None` for the name in the figures.
 
     Raises:
         ValueError: if no license is known, a language is not a code, or the metadata of the
@@ -133,6 +148,8 @@ def card_for_push(
     """
     if results is None and (folder / RESULTS).is_file():
         results = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    if base_model is not None and results is not None and results.get("adapter"):
+        results = results | {"adapter": results["adapter"] | {"base": base_model}}
     old = _read_card(folder / CARD)
     metadata = old.data.to_dict() if old is not None else {}
     license = license or metadata.get("license")
@@ -156,7 +173,14 @@ def card_for_push(
         if found:
             old.data["language"] = found
         return old
-    return make_card(repo_id, results or {}, languages=found, license=license, dataset=dataset)
+    return make_card(
+        repo_id,
+        results or {},
+        languages=found,
+        license=license,
+        dataset=dataset,
+        has_target_tokenizer=(folder / TARGET_TOKENIZER).is_dir(),
+    )
 
 
 def card_languages(folder: Path) -> list[str]:
@@ -182,6 +206,10 @@ def language_name(code: str) -> str:
     except ImportError:
         return code
     return Locale("en").languages.get(code, code)
+
+
+def _is_repo_id(name: str) -> bool:
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not Path(name).exists()
 
 
 def _read_card(path: Path) -> ModelCard | None:

@@ -16,7 +16,15 @@ from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHT
 
 from ..configuration_vaswani import TRANSLATION_TASK, VaswaniConfig
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from .names import AUTO_MAP, PICKLES, PIPELINE, REMOTE_CODE, TARGET_TOKENIZER
+from .names import (
+    ADAPTER_CONFIG,
+    AUTO_MAP,
+    PICKLES,
+    PIPELINE,
+    REMOTE_CODE,
+    SENTENCEPIECE,
+    TARGET_TOKENIZER,
+)
 
 
 MAX_SHOWN = 5  # differences in an error
@@ -34,6 +42,7 @@ def export(
 
     Args:
         model: a trained model; its configuration, generation configuration and weights are saved.
+            Of one that has an adapter of PEFT, this alone, which names its base.
         tokenizer: its tokenizer; `None` writes none.
         folder: where to; files of the same names are replaced.
         target_tokenizer: the target's, where it has one of its own.
@@ -45,6 +54,8 @@ def export(
     model.save_pretrained(folder, max_shard_size=max_shard_size)
     if tokenizer is not None:
         save_tokenizers(folder, tokenizer, target_tokenizer)
+    if has_adapter(model):
+        return
     for name in REMOTE_CODE:
         shutil.copyfile(Path(__file__).parents[1] / name, folder / name)
     path = folder / CONFIG_NAME
@@ -54,15 +65,27 @@ def export(
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def has_adapter(model: PreTrainedModel) -> bool:
+    """Whether PEFT has put an adapter beside a model's matrices, which is then saved alone."""
+    return bool(getattr(model, "_hf_peft_config_loaded", False))
+
+
 def save_tokenizers(
     folder: Path,
     tokenizer: PreTrainedTokenizerBase,
     target_tokenizer: PreTrainedTokenizerBase | None,
 ) -> None:
     """Save the tokenizer, and in a subfolder the target's where it has one of its own."""
-    tokenizer.save_pretrained(folder)
+    _save_tokenizer(tokenizer, folder)
     if target_tokenizer is not None:
-        target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
+        _save_tokenizer(target_tokenizer, folder / TARGET_TOKENIZER)
+
+
+def _save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    tokenizer.save_pretrained(folder)
+    # The library reads the SentencePiece model of a fast tokenizer, but leaves it behind here.
+    if SENTENCEPIECE in tokenizer.init_kwargs and tokenizer.can_save_slow_tokenizer:
+        tokenizer.save_vocabulary(str(folder))
 
 
 def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[str, Any]:
@@ -82,6 +105,7 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
             fit each other.
     """
     folder, name = Path(folder), name or str(folder)
+    refuse_adapter(folder, name)
     config = _read_object(folder / CONFIG_NAME, name)
     shapes = _shapes_of_weights(folder, name)
     if config.get("model_type") != VaswaniConfig.model_type:
@@ -100,6 +124,15 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
             + more
         )
     return config
+
+
+def refuse_adapter(folder: Path, name: str | PathLike[str]) -> None:
+    """Raise a `ValueError` that tells the way out, if a folder holds an adapter and no model."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        raise ValueError(
+            f"{name} is an adapter, and a whole model is needed here: "
+            f"vaswani-hf merge {name} NEW_FOLDER makes one of it and its base."
+        )
 
 
 def _read_object(path: Path, name: str) -> dict[str, Any]:

@@ -17,15 +17,24 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
-from transformers.utils import has_file
+from transformers.utils import cached_file, has_file
 
 
 SUBFOLDER = "target_tokenizer"
+ADAPTER_CONFIG = "adapter_config.json"
 
 
 def load(name: str, **options: Any) -> tuple[PreTrainedModel, Any, Any]:
-    """The model of a folder or Hub id, its tokenizer, and the target's."""
-    model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=True, **options)
+    """The model of a folder or Hub id, or an adapter's with its base; and both tokenizers."""
+    if has_file(name, ADAPTER_CONFIG, **options):
+        # The library would look for the adapter's revision among those of the base.
+        path = cached_file(name, ADAPTER_CONFIG, **options)
+        with open(str(path), encoding="utf-8") as file:
+            base = json.load(file)["base_model_name_or_path"]
+        model = AutoModelForSeq2SeqLM.from_pretrained(base, trust_remote_code=True)
+        model.load_adapter(name, adapter_kwargs=options)
+    else:
+        model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=True, **options)
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
     if not has_file(name, f"{SUBFOLDER}/tokenizer_config.json", **options):
         return model, tokenizer, tokenizer

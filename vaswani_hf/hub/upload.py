@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -29,11 +30,13 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 from transformers.utils import CONFIG_NAME
 
 from ..configuration_vaswani import VaswaniConfig
+from ..extras import require
 from . import fresh_process
+from .adapters import is_adapter, read_adapter
 from .card import CARD, card_for_push
 from .errors import HubError, NetworkError, as_hub_error
 from .folder import check_folder, export
-from .names import CURVES, PICKLES, RECIPE, RESULTS, check_push, check_repo_id
+from .names import ADAPTER_CONFIG, CURVES, PICKLES, RECIPE, RESULTS, check_push, check_repo_id
 from .verification import sample_sentences, verify
 
 
@@ -67,6 +70,7 @@ def push(
     source_language: str | None = None,
     target_language: str | None = None,
     max_shard_size: int | str = "5GB",
+    base_model: str | None = None,
     token: str | None = None,
     is_verified: bool = True,
 ) -> Pushed:
@@ -86,6 +90,8 @@ def push(
         source_language: code of the source language, such as `en`; the card's unless given.
         target_language: code of the target language, likewise.
         max_shard_size: weights above it go into several files; bytes, or a text such as `"500MB"`.
+        base_model: of an adapter, the id on the Hub of the model that it adapts, which is pushed
+            before it; the one that the adapter names unless given.
         token: one with write access; the one that is logged in unless given.
         is_verified: whether to fetch and compare.
 
@@ -97,16 +103,21 @@ def push(
     """
     check_push(folder, repo_id)
     folder = Path(folder)
-    check_pushable(folder)
-    languages = (source_language, target_language)
-    card = card_for_push(folder, repo_id, languages=languages, license=license)
+    check_pushable(folder, base_model)
+    card_of = partial(
+        card_for_push,
+        folder,
+        languages=(source_language, target_language),
+        license=license,
+        base_model=base_model,
+    )
+    card = card_of(repo_id)
     with tempfile.TemporaryDirectory(prefix="vaswani_hf_push_") as temporary:
         staged = Path(temporary) / folder.resolve().name
-        model, tokenizer, target_tokenizer = stage(folder, staged, max_shard_size)
+        model, tokenizer, target_tokenizer = stage(folder, staged, max_shard_size, base_model)
         repo_id = prepare(repo_id, card, private=private, revision=revision, token=token)
         # Again, because only now the name of the owner is known.
-        card = card_for_push(folder, repo_id, languages=languages, license=license)
-        card.save(staged / CARD)
+        card_of(repo_id).save(staged / CARD)
         commit = upload(staged, repo_id, revision=revision, token=token)
     translations: list[tuple[str, str]] = []
     if is_verified:
@@ -118,8 +129,24 @@ def push(
     return Pushed(repo_id, commit, url, translations)
 
 
-def check_pushable(folder: Path) -> None:
-    """Refuse with a `ValueError` a folder that is not a complete Vaswani model."""
+def check_pushable(folder: Path, base_model: str | None = None) -> None:
+    """Refuse with a `ValueError` a folder that others could not load.
+
+    Args:
+        folder: the model's or adapter's.
+        base_model: as for `push`.
+    """
+    if is_adapter(folder):
+        base = base_model or read_adapter(folder)["base_model_name_or_path"]
+        if Path(base).is_absolute() or Path(base).is_dir():
+            raise ValueError(
+                f"{folder} is an adapter of the folder {base}, which others do not have: push that "
+                f"first, then name its id on the Hub by --base_model."
+            )
+        require("peft")
+        return
+    if base_model is not None:
+        raise ValueError(f"base_model={base_model} is for adapters, and {folder} is none.")
     model_type = check_folder(folder).get("model_type")
     if model_type != VaswaniConfig.model_type:
         raise ValueError(
@@ -173,8 +200,19 @@ def prepare(
     return repo_id
 
 
-def stage(folder: Path, staged: Path, max_shard_size: int | str = "5GB") -> tuple[Any, Any, Any]:
+def stage(
+    folder: Path,
+    staged: Path,
+    max_shard_size: int | str = "5GB",
+    base_model: str | None = None,
+) -> tuple[Any, Any, Any]:
     """Write all that is pushed of a model's folder, except the card, into a new folder.
+
+    Args:
+        folder: the model's or adapter's.
+        staged: the new one.
+        max_shard_size: as for `push`.
+        base_model: likewise.
 
     Returns:
         The model and the tokenizers of source and target.
@@ -186,6 +224,10 @@ def stage(folder: Path, staged: Path, max_shard_size: int | str = "5GB") -> tupl
     model, tokenizer, target_tokenizer = fresh_process.load(str(folder))
     other = None if target_tokenizer is tokenizer else target_tokenizer
     export(model.eval(), tokenizer, staged, target_tokenizer=other, max_shard_size=max_shard_size)
+    if base_model is not None:
+        path = staged / ADAPTER_CONFIG
+        settings = read_adapter(staged) | {"base_model_name_or_path": base_model}
+        path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for name, read, write in (
         (RESULTS, json.loads, lambda content: json.dumps(content, indent=2, ensure_ascii=False)),
         (RECIPE, yaml.safe_load, _to_yaml),

@@ -119,14 +119,10 @@ def make_app(
         call = await read_call(request, TranslateCall, limits)
         check_key(keys, call.api_key)
         served = pairs.find(call.source, call.target)
-        if call.format == "html":
-            raise RequestError(
-                400, "html format is not supported: send the text without tags, as format text"
-            )
         texts = texts_of(call)
         most = served.translator.num_beams - 1  # other hypotheses that the search has
         num_alternatives = min(max(call.alternatives, 0), most)
-        job = queue.add(served, texts, 1 + num_alternatives)
+        job = queue.add(served, texts, 1 + num_alternatives, call.format)
         found = await _answer(request, job, queue, limits.timeout_seconds)
         metrics.count_texts(served.languages, sum(map(len, texts)))
         fields: dict[str, list[Any]] = {"translatedText": [ranked[0] for ranked in found]}

@@ -11,8 +11,17 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from ..text.paragraphs import SplitText, join_segments
+from ..markup import HTML
+from ..markup.document import read_text
 from ..translation import LongSourceError
+from ..translation.markup import (
+    READERS,
+    Sentence,
+    SplitDocument,
+    Translated,
+    split_documents,
+    with_alignments,
+)
 from .errors import RequestError
 from .limits import Limits
 from .metrics import Metrics
@@ -20,6 +29,8 @@ from .pairs import Served
 
 
 logger = logging.getLogger(__name__)
+TEXT = "text"
+FORMATS = {TEXT: read_text, HTML: READERS[HTML]}
 # Sentences that a worker takes at a time. The engine sorts them by length and cuts its own batches;
 # with more of them those are fuller, and who comes next waits longer.
 ROUND_SENTENCES = 256
@@ -40,15 +51,18 @@ class Job:
             twice.
     """
 
-    def __init__(self, served: Served, texts: list[str], num_translations: int) -> None:
+    def __init__(
+        self, served: Served, texts: list[str], num_translations: int, text_format: str
+    ) -> None:
         self.served = served
         self.texts = texts
+        self.text_format = text_format
         self.num_translations = num_translations
         self.found: Future[list[list[str]]] = Future()
         self.is_fresh = True  # until a worker comes to split its texts
-        self.split: list[SplitText] = []
-        self.translations: list[list[str]] = []  # of each sentence; empty until it is translated
-        self.sentences: list[str] = []
+        self.split: list[SplitDocument] = []
+        self.translations: list[list[Translated]] = []  # of each sentence; empty until there is one
+        self.sentences: list[Sentence] = []
         self.num_taken = 0  # the first of these sentences, which workers have
         self.num_found = 0
 
@@ -73,18 +87,17 @@ class Job:
     def result(self) -> list[list[str]]:
         """The texts, when all sentences have been translated."""
         translations = iter(self.translations)
-        return [_joined(text, [next(translations) for _ in text.segments]) for text in self.split]
+        return [_joined(text, [next(translations) for _ in text.sentences]) for text in self.split]
 
 
-def _joined(text: SplitText, found: list[list[str]]) -> list[str]:
+def _joined(text: SplitDocument, found: list[list[Translated]]) -> list[str]:
     """A text by the best translations of its sentences, by the second best, and so on.
 
     A sentence that has fewer takes part with its last.
     """
     most = max(map(len, found), default=1)
     texts = [
-        join_segments(text, [ranked[min(rank, len(ranked) - 1)] for ranked in found])
-        for rank in range(most)
+        text.joined(ranked[min(rank, len(ranked) - 1)] for ranked in found) for rank in range(most)
     ]
     return list(dict.fromkeys(texts))
 
@@ -97,7 +110,7 @@ class Part(NamedTuple):
     end: int
 
     @property
-    def sentences(self) -> list[str]:
+    def sentences(self) -> list[Sentence]:
         return self.job.sentences[self.start : self.end]
 
 
@@ -144,13 +157,21 @@ class TranslationQueue:
         for thread in self._threads:
             thread.join()
 
-    def add(self, served: Served, texts: list[str], num_translations: int) -> Job:
+    def add(
+        self, served: Served, texts: list[str], num_translations: int, text_format: str = TEXT
+    ) -> Job:
         """Wait in the queue.
+
+        Args:
+            served: what translates.
+            texts: any number of them.
+            num_translations: most of each.
+            text_format: `"text"` or `"html"`.
 
         Raises:
             RequestError: 503 where the server is about to stop, 429 where the queue is full.
         """
-        job = Job(served, texts, num_translations)
+        job = Job(served, texts, num_translations, text_format)
         with self._changed:
             if self.is_closing:
                 raise RequestError(503, "The server is stopping", closes=True)
@@ -227,8 +248,9 @@ class TranslationQueue:
 
     def _split(self, job: Job) -> None:
         try:
-            split = job.served.splitter.split(job.texts)
-            sentences = [segment for text in split for segment in text.segments]
+            documents = map(FORMATS[job.text_format], job.texts)
+            split = split_documents(documents, job.served.splitter)
+            sentences = [sentence for text in split for sentence in text.sentences]
             most = self.limits.max_sentences
             if len(sentences) > most:
                 raise RequestError(
@@ -322,9 +344,35 @@ class TranslationQueue:
             job.finish(result)
 
 
-def _find(served: Served, sentences: list[str], num_translations: int) -> list[list[str]]:
+def _find(
+    served: Served, sentences: list[Sentence], num_translations: int
+) -> list[list[Translated]]:
     """The translations of each sentence, the best first."""
+    found: dict[int, list[Translated]] = {}
+    for is_marked, find in ((False, _find_text), (True, _find_marked)):
+        places = [place for place, one in enumerate(sentences) if one.is_marked is is_marked]
+        if places:
+            alike = find(served, [sentences[place] for place in places], num_translations)
+            found |= zip(places, alike, strict=True)
+    return [found[place] for place in range(len(sentences))]
+
+
+def _find_text(
+    served: Served, sentences: list[Sentence], num_translations: int
+) -> list[list[Translated]]:
+    texts = [sentence.text for sentence in sentences]
     if num_translations == 1:
-        return [[text] for text in served.translator(sentences)]
-    found = served.translator.n_best(sentences, num_return_sequences=num_translations)
-    return [[translation.text for translation in ranked] for ranked in found]
+        return [[Translated(text)] for text in served.translator(texts)]
+    found = served.translator.n_best(texts, num_return_sequences=num_translations)
+    return [[Translated(translation.text) for translation in ranked] for ranked in found]
+
+
+def _find_marked(
+    served: Served, sentences: list[Sentence], num_translations: int
+) -> list[list[Translated]]:
+    texts = [sentence.text for sentence in sentences]
+    found = served.translator.n_best(texts, num_return_sequences=num_translations)
+    repeated = [sentence for sentence in sentences for _ in range(num_translations)]
+    translations = [(one.text, one.ids) for ranked in found for one in ranked]
+    aligned = iter(with_alignments(served.translator, repeated, translations))
+    return [list(itertools.islice(aligned, num_translations)) for _ in sentences]

@@ -33,7 +33,9 @@ class TranslateCall(DetectCall):
 
     source: str = Field(max_length=20, description='Code of the language of q, or "auto"')
     target: str = Field(max_length=20, description="Code of the language to translate into")
-    format: Literal["text", "html"] = Field("text", description="Only text is supported")
+    format: Literal["text", "html"] = Field(
+        "text", description="Tags of html stay where their words went"
+    )
     alternatives: int = Field(0, description="Further translations of q, as many as there are")
 
 

@@ -100,6 +100,11 @@ def join_segments(text: SplitText, translations: Sequence[str]) -> str:
     Where Chinese or Japanese wrote no space between two sentences, and their translations are in a
     script that does, a space comes between them.
     """
+    return "".join(interleave(text, translations))
+
+
+def interleave(text: SplitText, translations: Sequence[str]) -> list[str]:
+    """What `join_segments` joins: a separator, a translation, a separator, and so on."""
     written = [text.separators[0]]
     for place, translation in enumerate(translations):
         separator, line = text.separators[place + 1], " ".join(translation.splitlines())
@@ -109,7 +114,7 @@ def join_segments(text: SplitText, translations: Sequence[str]) -> str:
             if _is_unspaced(before, after) and not _is_unspaced(line, translations[place + 1]):
                 separator = " "
         written.append(separator)
-    return "".join(written)
+    return written
 
 
 def language_code(language: str) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .ctranslate2 import CTranslate2Translator
     from .engine import TextTranslator
     from .ensemble import VaswaniEnsemble
+    from .filtering import DualScore, dual_scores
     from .found import (
         Hypothesis,
         LongPrefixError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alignment",
     "CTranslate2Translator",
+    "DualScore",
     "Head",
     "Hypothesis",
     "LongPrefixError",
@@ -44,6 +46,7 @@ __all__ = [
     "Translator",
     "UnequalLengthError",
     "VaswaniEnsemble",
+    "dual_scores",
     "lines_of_shard",
     "perplexity",
 ]
@@ -53,6 +56,7 @@ __getattr__, __dir__ = imported_at_use(
     {
         "Alignment": "alignment",
         "CTranslate2Translator": "ctranslate2",
+        "DualScore": "filtering",
         "Head": "alignment",
         "Hypothesis": "found",
         "LongPrefixError": "found",
@@ -68,6 +72,7 @@ __getattr__, __dir__ = imported_at_use(
         "Translator": "translator",
         "UnequalLengthError": "pairs",
         "VaswaniEnsemble": "ensemble",
+        "dual_scores": "filtering",
         "lines_of_shard": "ray_data",
         "perplexity": "scoring",
     },

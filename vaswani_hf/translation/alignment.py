@@ -106,15 +106,32 @@ class Aligner:
             ValueError: if the model has no such head or does not tell where it looks, or if it is
                 not known which characters a piece spells.
         """
+        matrices = self.matrices(pairs, head)
+        return [
+            self._alignment(pair, matrix, head)
+            for pair, matrix in zip(pairs, matrices, strict=True)
+        ]
+
+    def matrices(self, pairs: Sequence[Pair], head: Head) -> list[Tensor]:
+        """Where a head looks for each piece of the targets of a batch: of each pair `(T, S)`.
+
+        Raises:
+            ValueError: if the model has no such head, or does not tell where it looks.
+        """
         layers = self.attention(pairs)
         _check_place("layer", head.layer, len(layers))
         _check_place("head", head.head, layers[0].shape[1])
         weights = layers[head.layer][:, head.head].float().cpu()  # (B, 1 + T, S)
-        return [
-            self._alignment(pair, rows, head) for pair, rows in zip(pairs, weights, strict=True)
-        ]
+        first = 1 if head.step == READS else 0
+        found = []
+        for pair, rows in zip(pairs, weights, strict=True):
+            num_rows = len(self.read_ids(pair.target))
+            matrix = rows[first : first + num_rows, : len(pair.source)]
+            # Of float16 they sum to 1 only nearly.
+            found.append(matrix / matrix.sum(dim=-1, keepdim=True))
+        return found
 
-    def _alignment(self, pair: Pair, weights: Tensor, head: Head) -> Alignment:
+    def _alignment(self, pair: Pair, matrix: Tensor, head: Head) -> Alignment:
         try:
             side = "source"
             source = segment(self.tokenizer, pair.source, pair.source_text)
@@ -124,9 +141,6 @@ class Aligner:
             raise PairError(pair.place, side, str(error)) from None
         num_rows = len(self.read_ids(pair.target))
         target = Segmentation(target.text, target.pieces[:num_rows], target.spans[:num_rows])
-        first = 1 if head.step == READS else 0
-        matrix = weights[first : first + num_rows, : len(pair.source)]
-        matrix = matrix / matrix.sum(dim=-1, keepdim=True)  # of float16 they sum to 1 only nearly
         return Alignment(source, target, matrix, word_pairs(source, target, matrix), head)
 
     @torch.inference_mode()
@@ -159,8 +173,9 @@ class Aligner:
         """The head that is named; what is not named is what agrees best with the sample.
 
         A head that was trained to align needs no sample, unless another one is named. How the heads
-        agree is kept with the model, and not asked again. Of heads that agree equally often the
-        first is taken, and of a sample that says nothing the first of all.
+        agree is kept with the model, and not asked again but for a sample of at least twice the
+        size. Of heads that agree equally often the first is taken, and of a sample that says
+        nothing the first of all.
 
         Args:
             pairs: the sample is made of the first ones.
@@ -178,12 +193,14 @@ class Aligner:
         trained = trained_head(self.model)
         if trained and layer in (None, trained.layer) and head in (None, trained.head):
             return trained._replace(step=step or trained.step)
-        if self.model not in _agreement:
+        size, rates = _agreement.get(self.model, (0, {}))
+        if size < SAMPLE_PAIRS:
             sample = self.sample(pairs)
-            if not sample:
-                return Head(layer or 0, head or 0, step or READS)
-            _agreement[self.model] = self.agreement(sample)
-        rates = _agreement[self.model]
+            if len(sample) >= 2 * size and sample:
+                rates = self.agreement(sample)
+                _agreement[self.model] = len(sample), rates
+        if not rates:
+            return Head(layer or 0, head or 0, step or READS)
         last = max(rates)
         _check_place("layer", layer, last.layer + 1)
         _check_place("head", head, last.head + 1)
@@ -244,8 +261,9 @@ class Aligner:
         return (log_probs[0] - log_probs[1:]).T
 
 
-# Kept while the model is.
-_agreement: "weakref.WeakKeyDictionary[Any, dict[Head, float]]" = weakref.WeakKeyDictionary()
+# Of how many pairs, and how often each head agrees; kept while the model is.
+_agreement: "weakref.WeakKeyDictionary[Any, tuple[int, dict[Head, float]]]"
+_agreement = weakref.WeakKeyDictionary()
 
 
 def _check_place(name: str, place: int | None, count: int) -> None:

@@ -107,7 +107,6 @@ class CTranslate2Translator(TextTranslator):
         check_at_least(
             1, threads=threads, batch_tokens=batch_tokens, max_batch_sentences=max_batch_sentences
         )
-        check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
         kind, indices = _parse_devices(device, ctranslate2.get_cuda_device_count())
         settings = read_json(folder / "config.json")
         if settings is None or "eos_token" not in settings:
@@ -125,6 +124,10 @@ class CTranslate2Translator(TextTranslator):
             settings.get("max_position_embeddings"),
             max_source_tokens,
         )
+        check_search_options(
+            *(num_beams, length_penalty, length_penalty_type, max_extra_tokens),
+            len(self.target_tokenizer),
+        )
         self.folder = folder
         config = read_json(folder / GENERATION_CONFIG) or {}
         self.num_beams = first_given(num_beams, config.get("num_beams"), 1)
@@ -140,6 +143,7 @@ class CTranslate2Translator(TextTranslator):
         self.source_pieces = _load_pieces(folder, "source")
         self.target_pieces = _load_pieces(folder, "target")
         self.id_of_piece = {piece: token for token, piece in enumerate(self.target_pieces)}
+        self.unknown_piece = settings.get("unk_token", "<unk>")
         self.end_id = self.id_of_piece[settings["eos_token"]]
         self.suppressed = [
             [self.target_pieces[token] for token in tokens] for tokens in forbidden_pieces(config)
@@ -261,6 +265,10 @@ class CTranslate2Translator(TextTranslator):
     def end_ids(self) -> list[int]:
         """The piece that ends a translation."""
         return [self.end_id]
+
+    def unknown_id(self) -> int:
+        """The unknown piece."""
+        return self.source_pieces.index(self.unknown_piece)
 
     def num_pieces(self) -> tuple[int | None, int | None]:
         """Pieces of the source's vocabulary and of the target's."""

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..markup import HTML, PLACEHOLDERS
 from ..search_settings_vaswani import POWER, WU, power_length_penalty, wu_length_penalty
 from .found import Hypothesis, LongPrefixError, LongSourceError, MBRTranslation, Translation
 from .lengths import LONGEST_SOURCE, length_limit, trained_length
@@ -328,6 +329,80 @@ class TextTranslator(abc.ABC):
             chunk_sentences=chunk_sentences,
             progress=progress,
         )
+
+    def translate_markup(
+        self,
+        documents: Any,
+        markup: str = HTML,
+        *,
+        split: str | None = None,
+        language: str | None = None,
+        max_source_tokens: int | None = None,
+        sampling_topk: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        chunk_sentences: int = 10_000,
+        progress: bool = False,
+    ) -> Any:
+        """Translate documents; their markup goes where its words went, and nothing of it is lost.
+
+        Args:
+            documents: a text, a list, or an iterator of texts.
+            markup: what they are: `"html"`, pages or fragments; `"xliff"`, whole files, 1.2 or 2.x;
+                or `"placeholders"`, lines of text in which `{name}`, `%s`, URLs, e-mail addresses
+                and tags are not translated.
+            split: with `"placeholders"`, `"sentences"` splits each line; without, it is one
+                sentence. Texts in HTML and XLIFF are always split.
+            language: of the texts that are split; as in a call.
+            max_source_tokens: likewise of their sentences.
+            sampling_topk: as in a call.
+            temperature: likewise.
+            seed: likewise.
+            chunk_sentences: how many sentences are held and translated together, or all of one
+                document.
+            progress: whether to draw a progress bar for each of these.
+
+        Returns:
+            A text for a text, a list for a list, and for an iterator an iterator.
+
+        Raises:
+            LongTextError: as for `stream`, where a line is one sentence; `place` is the line's.
+            ValueError: if an option is out of range, the language is not known, a document is not
+                XLIFF, or the model does not tell where it looks.
+            ImportError: if sentencex, which splits, is missing.
+        """
+        from .markup import reader_of, translate_documents
+        from .texts import SENTENCES, split_for
+
+        check_at_least(1, chunk_sentences=chunk_sentences)
+        read, splitter = reader_of(markup), None
+        sampling = self.make_sampling(sampling_topk, temperature, seed)
+        if split is not None or markup != PLACEHOLDERS:
+            splitter = split_for(
+                self,
+                split=SENTENCES if split is None else split,
+                language=language,
+                max_source_tokens=max_source_tokens,
+            )
+        elif language is not None or max_source_tokens is not None:
+            raise ValueError(
+                'language and max_source_tokens are for split="sentences", which is missing.'
+            )
+        most = None
+        if splitter is not None:
+            most = max(self.source_limit, splitter.max_source_tokens)
+
+        def answer(sources: list[list[int]], **options: Any) -> list[tuple[str, list[int]]]:
+            targets = self.target_ids(sources, sampling=sampling, **options)
+            return list(zip(self.texts_of(targets), targets, strict=True))
+
+        def find(sentences: list[str]) -> list[tuple[str, list[int]]]:
+            given = list(with_prefixes(sentences, None))
+            return self._answers(given, answer, ("", []), progress=progress, most=most)
+
+        several = [documents] if isinstance(documents, str) else documents
+        found = translate_documents(self, map(read, several), find, splitter, chunk_sentences)
+        return as_given(documents, found)
 
     def _translate_texts(
         self,
@@ -699,6 +774,26 @@ class TextTranslator(abc.ABC):
     @abc.abstractmethod
     def length_penalty_of_search(self) -> tuple[float, str]:
         """Exponent and type of the length penalty that the search ranks by."""
+
+    def piece_weights(
+        self, sources: list[list[int]], targets: list[list[int]]
+    ) -> Sequence[Sequence[Sequence[float]]]:
+        """How much each target piece of a batch comes from each source piece.
+
+        Args:
+            sources: ids, with `</s>`.
+            targets: ids that were found, with `</s>` if they have ended.
+
+        Returns:
+            Of each pair `(T, S)`, without a row for the last `</s>`; no row sums to more than 1.
+        """
+        from .markup import piece_weights_by_difference
+
+        return piece_weights_by_difference(self, sources, targets)
+
+    @abc.abstractmethod
+    def unknown_id(self) -> int:
+        """The source piece that stands for none in particular."""
 
     @abc.abstractmethod
     def log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:

@@ -35,6 +35,11 @@ def start_id_of(model: Any) -> int:
     )
 
 
+def input_device(model: Any) -> torch.device:
+    """Where a model takes its inputs; weights that accelerate has left on the disk are nowhere."""
+    return torch.device("cpu") if model.device.type == "meta" else model.device
+
+
 def padded(rows: Sequence[Sequence[int]], padding: int, device: torch.device) -> Tensor:
     """Rows of ids as `(B, length)`, with padding on the right."""
     longest = max(map(len, rows))
@@ -57,7 +62,7 @@ def forced(
         targets: ids that are read.
         options: further arguments of the model.
     """
-    start, device = start_id_of(model), model.device
+    start, device = start_id_of(model), input_device(model)
     # No step looks at what comes after it, so that a target may be padded with anything.
     inputs = padded([[start, *target] for target in targets], start, device)
     return model(

@@ -58,7 +58,7 @@ def check_finite(model: "PreTrainedModel") -> None:
     import torch
 
     for name, parameter in model.named_parameters():
-        is_readable = parameter.dtype in (
+        is_readable = type(parameter.data) is torch.Tensor and parameter.dtype in (
             *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
         )
         if not is_readable or parameter.is_meta:  # quantized, or not loaded from the disk

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from ..search_settings_vaswani import POWER, WU, check_length_penalty
+from ..search_settings_vaswani import POWER, WU, check_length_penalty, check_num_beams
 
 
 if TYPE_CHECKING:
@@ -121,8 +121,20 @@ def check_search_options(
     length_penalty: float | None,
     length_penalty_type: str | None,
     max_extra_tokens: int | None = None,
+    num_pieces: int | None = None,
 ) -> None:
+    """Raise a `ValueError` for an option that is out of range.
+
+    Args:
+        num_beams: beam width; what is `None` is not checked.
+        length_penalty: alpha.
+        length_penalty_type: `"wu"` or `"power"`.
+        max_extra_tokens: those beyond the source's.
+        num_pieces: of the target vocabulary, which bounds the beams.
+    """
     check_at_least(1, num_beams=num_beams)
+    if num_beams is not None and num_pieces is not None:
+        check_num_beams(num_beams, num_pieces)
     check_at_least(0, max_extra_tokens=max_extra_tokens)
     if length_penalty is not None:
         check_length_penalty(length_penalty)

@@ -73,7 +73,7 @@ class Splitter:
                 for text in chunk:
                     yield join_segments(text, [next(translations) for _ in text.segments])
         finally:
-            self._warn()
+            self.warn()
 
     def split(self, texts: Iterable[str]) -> list[SplitText]:
         """The segments of each text, none of them too long, and what stands between them."""
@@ -96,7 +96,8 @@ class Splitter:
         self.longest_cut = max(self.longest_cut, *lengths, 0)
         return results
 
-    def _warn(self) -> None:
+    def warn(self) -> None:
+        """Tell how many sentences were cut, if any were."""
         if self.num_cut:
             sentences = "1 sentence was" if self.num_cut == 1 else f"{self.num_cut} sentences were"
             logger.warning(

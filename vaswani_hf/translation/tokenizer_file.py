@@ -7,13 +7,11 @@ from typing import Any, Self
 
 from tokenizers import Tokenizer
 
+from ..hub.names import SENTENCEPIECE, SETTINGS_OF_MARIAN
 from .loading import read_json
 from .options import first_given
 
 
-# What a tokenizer that was made of Marian's keeps, so that Marian's can be made of it again: its
-# SentencePiece model, and settings.
-SENTENCEPIECE, SETTINGS_OF_MARIAN = "sentencepiece_model", ("source_lang", "target_lang")
 # Entries of tokenizer_config.json that change neither ids nor text.
 IDLE = {
     *("backend", "is_local", "local_files_only", "model_input_names", "model_max_length"),
@@ -31,6 +29,8 @@ class TokenizerFile:
         tokenizer: of the file, set up as the library would do it.
         model_max_length: tokens of the longest source of the training; `None` if it is not known.
     """
+
+    is_fast = False  # it tells no offsets
 
     def __init__(self, tokenizer: Tokenizer, model_max_length: int | None = None) -> None:
         self.tokenizer, self.model_max_length = tokenizer, model_max_length
@@ -73,8 +73,25 @@ class TokenizerFile:
         sentences = first_given(text, text_target)
         return {"input_ids": [encoded.ids for encoded in self.tokenizer.encode_batch(sentences)]}
 
+    @property
+    def all_special_ids(self) -> list[int]:
+        added = self.tokenizer.get_added_tokens_decoder()
+        return [token for token, content in added.items() if content.special]
+
+    @property
+    def unk_token_id(self) -> int | None:
+        piece = getattr(self.tokenizer.model, "unk_token", None)
+        return None if piece is None else self.tokenizer.token_to_id(piece)
+
+    def __len__(self) -> int:
+        """The number of pieces."""
+        return self.tokenizer.get_vocab_size()
+
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str | None]:
         return [self.tokenizer.id_to_token(token) for token in ids]
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = False) -> str:
+        return self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)
 
     def batch_decode(
         self, sequences: Iterable[list[int]], skip_special_tokens: bool = False

@@ -7,25 +7,26 @@ import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from transformers import (
-    AutoModelForSeq2SeqLM,
     LogitsProcessorList,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from ..generation_vaswani import VaswaniGenerationMixin
-from ..hub.download import fetch
+from ..hub.adapters import find_adapted, find_adapter, has_tokenizer
 from ..search_settings_vaswani import PAPER, POWER, WU
+from .adapters import load_models, with_adapter
 from .alignment import Aligner, align_pairs
 from .engine import TextTranslator
 from .ensemble import VaswaniEnsemble, check_tokenizers
-from .forcing import end_ids_of, forced_log_probs, padded, start_id_of
+from .forcing import end_ids_of, forced_log_probs, input_device, padded, start_id_of
 from .found import Hypothesis
 from .loading import (
     CTRANSLATE2_WEIGHTS,
@@ -42,7 +43,7 @@ from .options import (
     first_given,
     usable_device,
 )
-from .pairs import as_given, sides_of
+from .pairs import Pair, as_given, sides_of
 from .sampling import SamplingNoise
 from .sentences import Answer
 
@@ -99,10 +100,15 @@ class Translator(TextTranslator):
             positions,
             max_source_tokens,
         )
-        check_search_options(num_beams, length_penalty, length_penalty_type, max_extra_tokens)
+        check_search_options(
+            *(num_beams, length_penalty, length_penalty_type, max_extra_tokens),
+            len(self.target_tokenizer),
+        )
         check_finite(model)
         self.model = model.eval()
         self.copies = [self.model]
+        self._aligning = threading.Lock()
+        self._sample: list[Pair] = []
         self._thread = threading.local()  # has the copy that a thread of its own translates by
         config = model.generation_config
         # Code from the Hub has a class of its own; the config shows that it is a Vaswani model.
@@ -145,9 +151,12 @@ class Translator(TextTranslator):
     ) -> Self:
         """Load a model and its tokenizer from a folder or the Hub; or several models, an ensemble.
 
+        An adapter of PEFT is merged into the base model that it names; `with_adapter` takes others.
+
         Args:
-            folder: a folder, or an id on the Hub. A tokenizer in the subfolder `target_tokenizer`
-                is the target's. Several make a `VaswaniEnsemble`; the tokenizers are the first's.
+            folder: a folder, or an id on the Hub, of a model or an adapter. A tokenizer in the
+                subfolder `target_tokenizer` is the target's. Several make a `VaswaniEnsemble`; the
+                tokenizers are the first's.
             revision: branch, tag or commit of a Hub id; `main` unless given.
             token: for private repositories; the one that is logged in unless given.
             device: such as `"cuda"`; `None` for a GPU where there is one. Several, as a list or as
@@ -159,9 +168,11 @@ class Translator(TextTranslator):
             options: as for `Translator`.
 
         Raises:
-            ValueError: if it is a folder of CTranslate2 or cannot be loaded, a device cannot be
-                used, `dtype` is another, or the models cannot be an ensemble.
+            ValueError: if it is a folder of CTranslate2 or cannot be loaded, the base of an adapter
+                is missing or does not fit it, a device cannot be used, `dtype` is another, or the
+                models cannot be an ensemble.
             HubError: if it cannot be fetched from the Hub.
+            ImportError: if there is an adapter, and PEFT is missing.
         """
         names = [folder] if isinstance(folder, str | PathLike) else list(folder)
         for name in names:
@@ -172,13 +183,12 @@ class Translator(TextTranslator):
                 )
         check_dtype(dtype)
         places = list(map(usable_device, device_names(device)))
-        folders = [fetch(name, revision=revision, token=token) for name in names]
-        for path in folders:
+        found = [find_adapted(name, revision=revision, token=token) for name in names]
+        for path in [path for one in found for path in one if path is not None]:
             read_json(path / GENERATION_CONFIG)  # the library ignores a damaged one
-        tokenizers = list(map(load_tokenizers, folders))
+        tokenizers = [load_tokenizers(one.tokenizers) for one in found]
         check_tokenizers(names, tokenizers)
-        type_option = {} if dtype is None else {"dtype": dtype}
-        models = [AutoModelForSeq2SeqLM.from_pretrained(path, **type_option) for path in folders]
+        models = load_models(found, **({} if dtype is None else {"dtype": dtype}))
         is_one = len(models) == 1 and weights is None
         model = models[0] if is_one else VaswaniEnsemble(models, weights)
         copies = [copy.deepcopy(model).to(place) for place in places[1:]]
@@ -188,14 +198,58 @@ class Translator(TextTranslator):
             target_tokenizer=tokenizers[0][1],
             **options,  # type: ignore[arg-type]
         )
-        translator.folder = folders[0]
+        translator.folder = found[0].adapter or found[0].model
         translator.copies += [one.eval() for one in copies]
+        return translator
+
+    def with_adapter(
+        self,
+        folder: str | PathLike[str],
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+        **options: object,
+    ) -> Self:
+        """A translator by this one's model with an adapter of PEFT merged into it.
+
+        This one is not changed. Both share the matrices that the adapter leaves alone; of those
+        that it adapts, each has its own.
+
+        Args:
+            folder: of the adapter, or its id on the Hub. It is merged into this model, whatever
+                base it names.
+            revision: branch, tag or commit of a Hub id; `main` unless given.
+            token: for private repositories; the one that is logged in unless given.
+            options: as for `Translator`.
+
+        Raises:
+            ValueError: if it is no adapter, or does not fit this model.
+            HubError: if it cannot be fetched from the Hub.
+            ImportError: if PEFT is missing.
+        """
+        path = find_adapter(folder, revision=revision, token=token)
+        read_json(path / GENERATION_CONFIG)
+        first, *others = (with_adapter(one, path) for one in self.copies)
+        tokenizers = self.tokenizer, self.target_tokenizer
+        if has_tokenizer(path):
+            tokenizers = load_tokenizers(path)
+        translator = type(self)(
+            first,
+            tokenizers[0],
+            target_tokenizer=tokenizers[1],
+            **options,  # type: ignore[arg-type]
+        )
+        translator.folder = path
+        translator.copies += [one.eval() for one in others]
         return translator
 
     @property
     def num_workers(self) -> int:
         """Batches that are translated at a time."""
-        if len(self.copies) == 1 and self.is_vaswani and self.model.device.type == "cpu":
+        # Weights that are read from the disk for each use are there for one thread.
+        is_on_disk = "disk" in getattr(self.model, "hf_device_map", {}).values()
+        is_on_cpu = self.model.device.type == "cpu" and not is_on_disk
+        if len(self.copies) == 1 and self.is_vaswani and is_on_cpu:
             return min(torch.get_num_threads(), MOST_WORKERS)
         return 1 if hasattr(self._thread, "model") else len(self.copies)
 
@@ -305,13 +359,14 @@ class Translator(TextTranslator):
             longest, most = max(map(len, sources)), self.max_positions or math.inf
             most_new = min(longest + self.max_extra_tokens, most - num_forced)
             limit = {"max_new_tokens": int(most_new)}
+        device = input_device(model)
         if num_forced:
             start = start_id_of(model)
             starts = [[start, *prefix] for prefix in prefixes]
-            arguments["decoder_input_ids"] = torch.tensor(starts, device=model.device)
+            arguments["decoder_input_ids"] = torch.tensor(starts, device=device)
         return model.generate(
-            input_ids=padded(sources, self.tokenizer.pad_token_id, model.device),
-            attention_mask=padded([[1] * len(source) for source in sources], 0, model.device),
+            input_ids=padded(sources, self.tokenizer.pad_token_id, device),
+            attention_mask=padded([[1] * len(source) for source in sources], 0, device),
             **limit | self.generation | arguments,
         )
 
@@ -379,6 +434,40 @@ class Translator(TextTranslator):
         sides = sides_of(source, target)
         found = align_pairs(self.pair_reader(chunk_sentences), *sides, aligner, layer, head, step)
         return as_given(source, found)
+
+    def piece_weights(
+        self, sources: list[list[int]], targets: list[list[int]]
+    ) -> Sequence[Sequence[Sequence[float]]]:
+        """As above, by the head that `align` would choose; an ensemble has none of its own.
+
+        Raises:
+            ValueError: if the model does not tell where it looks.
+        """
+        if isinstance(self.model, VaswaniEnsemble):
+            return super().piece_weights(sources, targets)
+        pairs = [
+            Pair(place, source, target, None, None)
+            for place, (source, target) in enumerate(zip(sources, targets, strict=True))
+        ]
+        with self._aligning:
+            aligner = self._own_aligner
+            # A page may have few sentences, and the first one little to choose a head by.
+            self._sample = aligner.sample([*self._sample, *pairs])
+            head = aligner.chosen_head(self._sample)
+            return [matrix.tolist() for matrix in aligner.matrices(pairs, head)]
+
+    @cached_property
+    def _own_aligner(self) -> Aligner:
+        """Aligns by modules of its own, since others may translate by the model meanwhile."""
+        model = self.model
+        if not hasattr(model, "hf_device_map"):  # whose modules have hooks that belong to them
+            tensors = itertools.chain(model.parameters(), model.buffers())
+            model = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+        return Aligner(model, self.tokenizer, self.target_tokenizer, self.batch_tokens)
+
+    def unknown_id(self) -> int:
+        """The unknown piece, or else padding."""
+        return first_given(self.tokenizer.unk_token_id, self.tokenizer.pad_token_id)
 
     def end_ids(self) -> list[int]:
         """The pieces that end a translation."""

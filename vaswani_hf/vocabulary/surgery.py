@@ -18,6 +18,7 @@ from ..hub.folder import export
 from ..hub.names import TARGET_TOKENIZER
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..text.lines import read_lines
+from ..tokenization_vaswani import add_source_tags
 from ..translation.loading import load_tokenizers
 from .pieces import EditableTokenizer
 
@@ -55,16 +56,22 @@ def trim_vocabulary(
             stays on both.
 
     Raises:
-        ValueError: if the source is no such model, or its tokenizer cannot be edited.
+        ValueError: if the source is no such model, its tokenizer cannot be edited, or a text uses
+            no piece.
         FileNotFoundError: if a file is missing.
         FileExistsError: if the target exists and is not an empty folder.
     """
     model, tokenizers = _load(source, target)
     texts = (source_text, target_text)
-    needed = [
-        tokenizer.needed(tokenizer.used(lines))
-        for tokenizer, lines in zip(tokenizers, _lines(texts, len(tokenizers)), strict=True)
-    ]
+    needed = []
+    for tokenizer, lines in zip(tokenizers, _lines(texts, len(tokenizers)), strict=True):
+        used = tokenizer.used(lines)
+        if used <= tokenizer.special_ids:
+            raise ValueError(
+                f"The {tokenizer.side}'s text uses no piece of the vocabulary; give text like what "
+                f"the model will translate."
+            )
+        needed.append(tokenizer.needed(used))
     pad = model.config.pad_token_id
     kept = [sorted(ids | {pad}) for ids in needed]
     if len(kept) == 2:  # padding has one id on both sides
@@ -80,9 +87,10 @@ def extend_vocabulary(
     source: AnyPath,
     target: AnyPath,
     *,
-    num_pieces: int,
+    num_pieces: int = 0,
     source_text: Sequence[AnyPath] = (),
     target_text: Sequence[AnyPath] = (),
+    source_tags: Sequence[str] = (),
 ) -> None:
     """Write a folder with more pieces, for a new domain or language that it is then trained on.
 
@@ -94,37 +102,48 @@ def extend_vocabulary(
         source: folder or Hub id of a `VaswaniForConditionalGeneration` and its tokenizer, a
             byte-pair encoding.
         target: a new folder.
-        num_pieces: how many pieces to add; of two tokenizers, to each that has text.
+        num_pieces: how many pieces to learn; of two tokenizers, by each that has text.
         source_text: files of source text, plain or gzipped.
         target_text: files of target text.
+        source_tags: special pieces to add to the source's tokenizer, such as `<bt>`, which training
+            puts before the sources of a corpus by `source_tag`.
 
     Raises:
-        ValueError: if the source is no such model, its tokenizer cannot be edited, or the text is
-            too short.
+        ValueError: if the source is no such model, its tokenizer cannot be edited, the text is too
+            short, or a tag is not named as one or is there already.
         FileNotFoundError: if a file is missing.
         FileExistsError: if the target exists and is not an empty folder.
     """
-    if num_pieces < 1:
+    has_text = bool(source_text or target_text)
+    if num_pieces < 1 and (has_text or not source_tags):
         raise ValueError(f"num_pieces must be at least 1, got {num_pieces}.")
-    if not source_text and not target_text:
+    if num_pieces and not has_text:
         raise ValueError("New pieces are learned from text; give source_text or target_text.")
-    model, tokenizers = _load(source, target)
+    model, tokenizers = _load(source, target, source_tags)
     texts = (source_text, target_text)
     rows = []
-    for tokenizer, lines in zip(tokenizers, _lines(texts, len(tokenizers)), strict=True):
+    both = zip(tokenizers, _lines(texts, len(tokenizers)), texts, strict=False)
+    for tokenizer, lines, files in both:
         old = [[token] for token in range(tokenizer.size)]
-        rows.append(old + (tokenizer.learn(lines, num_pieces) if lines else []))
+        is_given = has_text if len(tokenizers) == 1 else bool(files)
+        rows.append(old + (tokenizer.learn(lines, num_pieces) if is_given else []))
+    for tag in source_tags:
+        rows[0][tokenizers[0].ids()[tag]] = tokenizers[0].spelled(tag)
     _save(_with_rows(model, rows[0], rows[-1]), tokenizers, target, source)
 
 
 def _load(
-    source: AnyPath, target: AnyPath
+    source: AnyPath, target: AnyPath, source_tags: Sequence[str] = ()
 ) -> tuple[VaswaniForConditionalGeneration, list[EditableTokenizer]]:
-    """The model, and one tokenizer or that of each side."""
+    """The model, and one tokenizer or that of each side; the source's has the tags."""
     check_target(target)
     folder = find(source)
     model = load_vaswani(folder, source)
     tokenizer, target_tokenizer = load_tokenizers(folder)
+    for tag in source_tags:
+        if tag in tokenizer.get_vocab():
+            raise ValueError(f"source_tags: {source} has a piece {tag} already.")
+    add_source_tags(tokenizer, source_tags)
     tokenizers = [EditableTokenizer(tokenizer, "source")]
     if target_tokenizer is not None:
         if model.config.share_embeddings:

@@ -18,6 +18,13 @@ from training.settings.reading import parse_arguments
         ([{"name": "a", "weight": "1", "dataset": "x"}], "above 0, got weight=1"),
         ([{"name": "a", "weight": 1}], "a: names no text; set one of dataset"),
         ([{"name": "a", "dataset": "x"}] * 2, "two are named 'a'"),
+        *(
+            (
+                [{"name": "a", "dataset": "x", "source_tag": tag}],
+                f"a: source_tag must be a name of its own in angle brackets, .* got {tag!r}",
+            )
+            for tag in ("bt", "", "<>", "<b t>", "</s>", "<0x41>", 1)
+        ),
         (
             [{"name": "a", "dataset": "x", "weight": 1}, {"name": "b", "dataset": "y"}],
             "b without a weight among others that have one",
@@ -35,14 +42,17 @@ extends: base
 source_column: en
 corpora:
   - {name: news, weight: 2, train_source: [a.en, b.en], train_target: [a.de, b.de]}
-  - {name: talks, weight: 0.5, dataset: x/y, source_column: eng, train_split: all}
+  - {name: talks, weight: 0.5, source_tag: <bt>, dataset: x/y, source_column: eng, train_split: all}
 """
 
 
 def test_a_recipe_lists_its_corpora_as_mappings(tmp_path):
     (tmp_path / "r.yaml").write_text(RECIPE)
     plans = plan_corpora(parse_arguments([str(tmp_path / "r.yaml")]).data)
-    assert [(plan.name, plan.weight) for plan in plans] == [("news", 2), ("talks", 0.5)]
+    assert [(plan.name, plan.weight, plan.source_tag) for plan in plans] == [
+        ("news", 2, None),
+        ("talks", 0.5, "<bt>"),
+    ]
     news, talks = (plan.arguments for plan in plans)
     assert (news.train_source, news.train_target) == (["a.en", "b.en"], ["a.de", "b.de"])
     assert (news.dataset, news.source_column, news.train_split) == (None, "en", "train")

@@ -1,7 +1,9 @@
+import json
+
 import pytest
 from datasets import Dataset
 
-from training.data.corpus import Corpus, load_corpus
+from training.data.corpus import Corpus, load_corpus, read_row, stream_pairs
 from training.settings.fields import DataArguments
 
 
@@ -30,6 +32,57 @@ def test_a_changed_file_is_read_again(tmp_path):
     for text in ("one\ntwo\n", "uno\ndue\n"):
         write(source, text)
         assert list(load_corpus(arguments).splits["train"]["source"]) == text.split()
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory):
+    """Two pairs as a corpus in each form, by its name."""
+    folder = tmp_path_factory.mktemp("forms")
+    pairs = [("one", "eins"), ("two", "zwei")]
+    write(folder / "a.en", "one\ntwo\n")
+    write(folder / "a.de", "eins\nzwei\n")
+    write(folder / "a.tsv", "".join(f"{en}\t{de}\n" for en, de in pairs))
+    rows = "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs)
+    write(folder / "a.jsonl", rows)
+    (folder / "set").mkdir()
+    write(folder / "set" / "train.jsonl", rows)
+    forms = {
+        "files": {"train_source": [folder / "a.en"], "train_target": [folder / "a.de"]},
+        "tsv": {"train_file": [folder / "a.tsv"]},
+        "jsonl": {"train_file": [folder / "a.jsonl"]},
+        "set": {"dataset": folder / "set"},
+    }
+    return json.loads(json.dumps(forms, default=str))
+
+
+KEYS = {"source_column": "en", "target_column": "de"}
+
+
+@pytest.mark.parametrize("form", ["files", "tsv", "jsonl", "set"])
+def test_both_sides_of_every_text_are_swapped(forms, form):
+    files = forms["files"]
+    others = {
+        f"{split}_{side}": files[f"train_{side}"]
+        for split in ("validation", "test", "general")
+        for side in ("source", "target")
+    }
+    corpora = [json.dumps({"name": "x", **forms[form]})]
+    for place in (forms[form], {"corpora": corpora}):
+        arguments = DataArguments(**place, **others, **KEYS, swap_sides=True)
+        corpus = load_corpus(arguments)
+        assert set(corpus.splits) == {"train", "validation", "test", "general"}
+        for split in corpus.splits.values():
+            assert list(split["source"]) == ["eins", "zwei"]
+            assert list(split["target"]) == ["one", "two"]
+        (plan,) = corpus.plans
+        streamed = [read_row(row, plan.arguments) for row in stream_pairs(plan.arguments)]
+        assert streamed == [("eins", "one"), ("zwei", "two")]
+
+
+def test_languages_change_places_with_the_sides():
+    languages = {"source_language": "en", "target_language": "de"}
+    assert DataArguments(**languages).languages == ("en", "de")
+    assert DataArguments(**languages, swap_sides=True).languages == ("de", "en")
 
 
 def test_the_demo_makes_its_own_text():

@@ -1,12 +1,13 @@
+import json
 import os
 from pathlib import Path
 
 from tests.training.runs import warm_start
 from training.data.corpus import load_corpus
-from training.data.encoding import encode_pairs, encode_texts
+from training.data.encoding import encode_pairs, encode_splits, encode_texts
 from training.settings.fields import DataArguments
 from vaswani_hf import train_tokenizer
-from vaswani_hf.tokenization_vaswani import tokenizer_of_segmented_text
+from vaswani_hf.tokenization_vaswani import add_source_tags, tokenizer_of_segmented_text
 
 
 def write(path, text):
@@ -35,6 +36,28 @@ def test_encoded_pairs_end_in_eos_on_both_sides(tmp_path):
     eos = tokenizer.eos_token_id
     assert row[0]["input_ids"][-1] == row[0]["labels"][-1] == eos
     assert tokenizer.decode(row[0]["labels"], skip_special_tokens=True) == "eins"
+
+
+def test_a_tag_stands_before_the_sources_of_its_corpora_alone(tmp_path):
+    corpora = []
+    for name, tag in [("p", {}), ("q", {"source_tag": "<bt>"}), ("r", {"source_tag": "<ft>"})]:
+        path = write(tmp_path / f"{name}.tsv", f"<bt> {name}\t<bt> {name}\n{name}\t{name}\n")
+        corpora.append(json.dumps({"name": name, "train_file": str(path), **tag}))
+    files = {"test_file": [str(tmp_path / "p.tsv")]}
+    corpus = load_corpus(DataArguments(corpora=corpora, **files))
+    assert corpus.source_tags == ["<bt>", "<ft>"]
+    tokenizer = train_tokenizer(["<bt> p q r"], 280, are_files=False, show_progress=False)
+    add_source_tags(tokenizer, corpus.source_tags)
+    encoded = encode_splits(corpus, tokenizer)
+    ids = {text: tokenizer(text)["input_ids"] for text in encoded["train"]["source"]}
+    expected = [
+        first + ids[text]
+        for name, first in [("p", []), ("q", [len(tokenizer) - 2]), ("r", [len(tokenizer) - 1])]
+        for text in (f"<bt> {name}", name)
+    ]
+    assert encoded["train"]["input_ids"][:] == expected
+    assert encoded["train"]["labels"][:] == list(ids.values())
+    assert encoded["test"]["input_ids"][:] == [ids["<bt> p"], ids["p"]]
 
 
 SCRIPT = """

@@ -46,6 +46,9 @@ def test_links_of_words_are_links_of_all_their_pieces(tokenizer):
     found = piece_links([0, 1, 1, 0], texts, ids, (tokenizer, tokenizer))
     # By hand: abc with acb, 2 pieces with 3; d with d.
     assert found == [0, 1, 0, 2, 0, 3, 1, 1, 1, 2, 1, 3, 2, 0]
+    # Behind a tag, the source's pieces are one place further.
+    tagged = piece_links([1, 0], texts, ids, (tokenizer, tokenizer), num_before=1)
+    assert tagged == [3, 0]
     assert piece_links([], texts, ids, (tokenizer, tokenizer)) == []
 
 
@@ -125,6 +128,8 @@ def test_a_missing_file_is_told(files):
         ({"train_file": ["more.tsv"]}, "names 1 files and train_source 1; give one for each"),
         ({"train_source": [], "train_target": [], "dataset": "demo"}, "names 1 files and train_s"),
         ({"streaming": True}, "guided_alignment does not go with streaming"),
+        ({"bpe_dropout": 0.1}, "guided_alignment does not go with bpe_dropout: links are of the"),
+        ({"swap_sides": True}, "guided_alignment does not go with swap_sides"),
         ({"segmented": True}, "guided_alignment does not go with segmented: links are of words"),
         ({"corpora": ['{"name": "a", "dataset": "demo"}']}, "put .* into a mapping of corpora"),
     ],

@@ -4,6 +4,7 @@ import json
 import os
 import random
 from collections import Counter
+from copy import deepcopy
 from itertools import islice
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from training.run import main
 from training.settings.fields import DataArguments
 from training.settings.rules import check_streaming
 from vaswani_hf import train_tokenizer
+from vaswani_hf.tokenization_vaswani import add_source_tags
 
 
 NUM_PAIRS = 101  # a prime: no number of processes divides it
@@ -197,6 +199,35 @@ def test_the_counts_go_on_too(text, tmp_path):
     resumed = stream_of(text, checkpoint=str(tmp_path))
     list(islice(resumed, 25))
     assert resumed.counts == unbroken.counts
+
+
+def tagged_stream_of(text, folder, tag="<bt>", checkpoint=None):
+    """A stream of two corpora, the sources of the second one tagged."""
+    tokenizer = deepcopy(text.tokenizer)
+    add_source_tags(tokenizer, [tag])
+    (folder / "b.tsv").write_text("y y\tz z\n" * 50)
+    first = {"name": "a", "weight": 1, **place(text, "files")}
+    second = {"name": "b", "weight": 1, "source_tag": tag, "train_file": str(folder / "b.tsv")}
+    tagged = SimpleNamespace(folder=folder, tokenizer=tokenizer)
+    data = {"train_source": [], "train_target": [], "corpora": [*map(json.dumps, (first, second))]}
+    return stream_of(SimpleNamespace(**vars(text) | vars(tagged)), "files", checkpoint, data)
+
+
+def test_streamed_sources_have_the_tag_of_their_corpus(text, tmp_path):
+    unbroken = list(islice(tagged_stream_of(text, tmp_path), 20))
+    rows = [row for batch in unbroken for row in batch]
+    tag = len(text.tokenizer)  # the first id that it lacks
+    own = [tag, *text.tokenizer("y y")["input_ids"]]
+    assert 0 < sum(row["input_ids"] == own for row in rows) < len(rows)
+    assert all(tag not in row["input_ids"] for row in rows if row["input_ids"] != own)
+    assert all(tag not in row["labels"] for row in rows)
+    first = tagged_stream_of(text, tmp_path)
+    list(islice(first, 8))
+    first.save_state(tmp_path, 7)
+    resumed = tagged_stream_of(text, tmp_path, checkpoint=str(tmp_path))
+    assert list(islice(resumed, 20))[7:] == unbroken[7:]
+    with pytest.raises(ValueError, match=r"saved with other batches: corpora=.*<bt>.*<ft>"):
+        tagged_stream_of(text, tmp_path, "<ft>", checkpoint=str(tmp_path))
 
 
 def test_what_is_dropped_is_counted_while_streaming(text, tmp_path):

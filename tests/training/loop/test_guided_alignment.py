@@ -40,7 +40,7 @@ def gradients_of(model, loss):
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("fields", [{}, {"attention_bias": True}])
 def test_the_loss_is_the_papers(fields, checkpointing):
-    """Equation 4 of Garg et al. (2019) by a loop, of the weights that eager attention returns."""
+    """By a loop over the weights that eager attention returns, as fairseq's criterion has it."""
     model = trained_model(**fields)
     eager = trained_model(**fields, attn_implementation="eager")
     weights = eager(**batch(), output_attentions=True).cross_attentions[LAYER][:, HEAD]

@@ -1,15 +1,18 @@
 """The tokenizer and model that a run starts with: what does not go together is told beforehand."""
 
+import json
 import shutil
 from types import SimpleNamespace
 
 import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from tests.training.runs import RECIPE, results_of, write_pairs
 from training.data import files
 from training.loop.model import load_tokenizer, set_trained_length
 from training.run import main
-from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
+from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, cli, train_tokenizer
 
 
 SIZES = {"d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -73,6 +76,42 @@ def test_what_does_not_go_together_is_refused_before_the_text_is_read(
     with pytest.raises(SystemExit, match=f"^training/run.py: .*{message}"):
         main(command(folder, "--output_dir", str(tmp_path / "out"), *given))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_trained_model_that_is_damaged_is_told_before_training(folder, tmp_path):
+    shutil.copytree(folder / "model", tmp_path / "torn")
+    tensors = load_file(tmp_path / "torn" / "model.safetensors")
+    tensors["model.encoder.layers.0.feed_forward.inner.bias"][3] = float("inf")
+    save_file(tensors, tmp_path / "torn" / "model.safetensors", {"format": "pt"})
+    start = ["--model_name_or_path", str(tmp_path / "torn")]
+    with pytest.raises(SystemExit, match=r"1 of the 64 values of .* NaN or infinite"):
+        main(command(folder, "--output_dir", str(tmp_path / "out"), *start))
+
+
+def tagged(folder):
+    place = {"name": "a", "train_file": str(folder / "a.tsv"), "source_tag": "<bt>"}
+    corpora = ["--corpora", json.dumps(place)]
+    return [str(folder / "tiny.yaml"), *corpora, "--max_steps", "1", "--average_last", "1"]
+
+
+def test_a_tag_is_added_to_a_tokenizer_but_not_to_a_trained_model(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        model = str(folder / "model")
+        main([*tagged(folder), "--model_name_or_path", model, "--output_dir", str(tmp_path / "o")])
+    told = str(ended.value)
+    assert f"source_tag=<bt> is no piece of {model}; add it by" in told
+    command = f"vocabulary extend {model} {tmp_path / 'new'} --source_tags <bt>"
+    assert command.replace(str(tmp_path / "new"), "NEW").replace("<bt>", "'<bt>'") in told
+    assert cli.main(command.split()) == 0
+    for name, start in [
+        ("--model_name_or_path", tmp_path / "new"),
+        ("--tokenizer", folder / "model"),
+    ]:
+        output = tmp_path / name
+        main([*tagged(folder), name, str(start), "--output_dir", str(output)])
+        tokenizer = load_tokenizer(output)
+        assert len(tokenizer) == len(load_tokenizer(folder / "model")) + 1
+        assert tokenizer.convert_tokens_to_ids("<bt>") == len(tokenizer) - 1
 
 
 def test_a_model_of_another_type_is_refused(folder, tmp_path):
@@ -143,3 +182,11 @@ def test_a_trained_model_still_knows_the_longer_sources_of_before(folder, name, 
     training = SimpleNamespace(model_name_or_path=name)
     set_trained_length(tokenizer, 20, SimpleNamespace(training=training))
     assert tokenizer.model_max_length == expected
+
+
+def test_dropout_of_a_tokenizer_that_is_named_is_turned_off(tmp_path):
+    tokenizer = train_tokenizer(["a b ab"], 270, are_files=False, show_progress=False)
+    tokenizer.backend_tokenizer.model.dropout = 0.5
+    tokenizer.save_pretrained(tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).backend_tokenizer.model.dropout == 0.5
+    assert load_tokenizer(tmp_path).backend_tokenizer.model.dropout is None

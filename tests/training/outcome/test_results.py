@@ -71,6 +71,18 @@ def test_scores_are_written_with_units_and_signatures(results, tmp_path):
     assert json.loads((tmp_path / "my run" / "log_history.json").read_text()) == [{"step": 7}]
 
 
+def test_the_translations_of_each_split_are_written_a_line_each(results, tmp_path):
+    texts = (Translation("a", "t0\nt1", "r0\x85r1"), Translation("b", "", "r2"))
+    results.add(Evaluation("validation", 2, FIGURES, texts, {"bleu": "tok:13a"}))
+    results.add(Evaluation("test", 4, {"loss": 2.0, "perplexity_per_token": 7.4}))
+    results.write(wall_seconds=1.0)
+    folder = tmp_path / "my run"
+    assert (folder / "validation.hypotheses").read_text() == "t0 t1\n\n"
+    assert (folder / "validation.references").read_text() == "r0 r1\nr2\n"
+    assert not (folder / "test.hypotheses").exists()
+    assert not (folder / "results.json.new").exists()
+
+
 CONFIDENT = Evaluation(
     "test",
     8,

@@ -24,6 +24,7 @@ def test_the_best_parser_is_the_one_of_the_best_f1(tmp_path):
         (["--guided_alignment_of_trees", "true", "--streaming", "true"], "not go with streaming"),
         (["--test_source", "a", "--test_target", "b"], "task=parsing .* test_source names other"),
         (["--segmented"], "segmented=True is for translation"),
+        (["--swap_sides"], "swap_sides=True is for translation"),
     ],
 )
 def test_what_does_not_belong_to_parsing_is_refused(tmp_path, options, message):
