@@ -27,6 +27,7 @@ from vaswani_hf.modeling_vaswani import (
 )
 from vaswani_hf.parsing.constraint import tree_words
 from vaswani_hf.tokenization_vaswani import add_source_tags, tokenizer_of_segmented_text
+from vaswani_hf.translation.loading import check_finite
 
 from ..data.corpus import Corpus
 from ..settings.fields import PARSING, Arguments
@@ -252,14 +253,16 @@ def build_model(
         learns_alignment: whether a head learns alignments; the model's configuration names it.
 
     Raises:
-        ValueError: if the recipe changes the shape of a trained model, a new model is to share one
-            embedding where there are two vocabularies, or there is no such head.
+        ValueError: if the recipe changes the shape of a trained model, one of its weights is NaN or
+            infinite, a new model is to share one embedding where there are two vocabularies, or
+            there is no such head.
     """
     training = arguments.training
     if training.model_name_or_path:
         model = AutoModelForSeq2SeqLM.from_pretrained(
             training.model_name_or_path, **quantization(training)
         )
+        check_finite(model)  # else training is said to have diverged
         _set_fields(model.config, arguments, training.model_name_or_path)
         _set_dropout(model)
         if training.lora_rank is not None:

@@ -293,10 +293,11 @@ class VaswaniTrainer(Seq2SeqTrainer):
             super()._load_best_model()
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Write the model and its tokenizers, of which the library knows one."""
+        """Write the model and its tokenizers, whole, and not only the one that the library has."""
         super()._save(output_dir, state_dict)
-        if self._two_tokenizers is not None:
-            save_tokenizers(Path(output_dir or self.args.output_dir), *self._two_tokenizers)
+        tokenizers = self._two_tokenizers or (self.processing_class, None)
+        if tokenizers[0] is not None:
+            save_tokenizers(Path(output_dir or self.args.output_dir), *tokenizers)
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Do nothing: `check_push` has made the repository before training."""
