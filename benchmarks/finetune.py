@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""python -m benchmarks.finetune RUN [--work FOLDER] [--updates 800] [--test_sentences 1000]
+"""python -m benchmarks.finetune RUN [--work FOLDER] [--updates 200]
 
 What does fine-tuning give and take away? RUN is a model of `multi30k_small`. It becomes a Marian
 folder as OPUS-MT's are, the model that a stranger would have: its pieces become SentencePiece's
@@ -8,8 +8,8 @@ order, and an output bias. It says what it said before.
 
 That folder is converted, fine-tuned by the recipe `finetune` on the demo's text, made-up dates and
 amounts, alone and with Multi30k mixed in, for `--updates` each, and goes back to Marian and to
-CTranslate2. Reported are the scores on both test sets before and after, and how many
-translations the other two make alike.
+CTranslate2. Reported are the scores of all three models on both test sets, greedily, and how many
+translations of four beams the other two make alike.
 
 VASWANI_DATA names the folder of Multi30k. What is in FOLDER already is not made again, so that a
 killed run goes on where it was.
@@ -35,13 +35,15 @@ from vaswani_hf import Translator, VaswaniConfig, VaswaniForConditionalGeneratio
 from vaswani_hf.conversion import from_marian, to_ctranslate2, to_marian
 from vaswani_hf.conversion.marian import marian_from_vaswani
 from vaswani_hf.conversion.targets import new_folder
+from vaswani_hf.evaluation import Metric
 from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
 
 REPOSITORY = Path(__file__).parents[1]
 LANGUAGES = {"source": "en", "target": "de"}
 BEAMS = {"length_penalty": 1.0, "length_penalty_type": "power"}  # which Marian has too
-METRICS = ("bleu", "chrf++")
+DATES = "dates and amounts"
+METRICS = {"bleu": "BLEU", "chrf++": "chrF++"}
 UNKNOWN = "<unk>"
 # A third of the highest rate that RUN was trained with: the updates are few.
 LEARNING_RATE = 5e-4
@@ -53,15 +55,15 @@ def multi30k(split: str, side: str) -> str:
     return str(Path(folder) / "multi30k" / f"{split}.{LANGUAGES[side]}.gz")
 
 
-def write_texts(work: Path, count: int) -> None:
-    """The demo's text, and as many pairs of Multi30k's test set, as files."""
-    most = {"train": None, "validation": 100, "test": count}
-    for split, pairs in demo_pairs().items():
-        text = "".join(f"{source}\t{target}\n" for source, target in pairs[: most[split]])
+def write_texts(work: Path) -> dict[str, list[tuple[str, str]]]:
+    """Write the demo's text, and return the pairs of both test sets."""
+    most = {"train": None, "validation": 100, "test": 300}
+    dates = {split: pairs[: most[split]] for split, pairs in demo_pairs().items()}
+    for split, pairs in dates.items():
+        text = "".join(f"{source}\t{target}\n" for source, target in pairs)
         (work / f"dates.{split}.tsv").write_text(text, encoding="utf-8")
-    sides = (first_sentences(multi30k("test_2016", side), count) for side in LANGUAGES)
-    text = "".join(f"{source}\t{target}\n" for source, target in zip(*sides, strict=True))
-    (work / "general.tsv").write_text(text, encoding="utf-8")
+    sides = (first_sentences(multi30k("test_2016", side), None) for side in LANGUAGES)
+    return {DATES: dates["test"], "Multi30k": list(zip(*sides, strict=True))}
 
 
 def sentencepiece_of(tokenizer: PreTrainedTokenizerBase) -> bytes:
@@ -142,6 +144,26 @@ def train(options: dict[str, Any], folder: Path) -> dict[str, Any]:
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
+def scores(model: Path, tests: dict[str, list[tuple[str, str]]]) -> dict[str, Any]:
+    """The scores of a model on each test set; once they are there, those that it had."""
+    path = model.with_name(f"{model.name}.scores.json")
+    if not path.is_file():
+        translator = Translator.from_pretrained(model, device="cpu", num_beams=1)
+        found: dict[str, Any] = {}
+        for name, pairs in tests.items():
+            sources, references = map(list, zip(*pairs, strict=True))
+            hypotheses = translator(sources)
+            found[name] = {}
+            for metric, shown in METRICS.items():
+                scorer = Metric(metric)
+                score = scorer.score(scorer.statistics(hypotheses, [references]))
+                found[name][shown] = round(score.score, 2)
+                found[name][f"{shown} signature"] = score.signature
+            print(model.name, name, found[name], flush=True)
+        path.write_text(json.dumps(found), encoding="utf-8")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def convert(way: Any, source: Path, target: Path, **options: Any) -> None:
     """Convert, unless it is done."""
     if not target.exists():
@@ -158,28 +180,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", help="folder of a model of multi30k_small")
     parser.add_argument("--work", type=Path, default=Path("runs/finetune"))
-    parser.add_argument("--updates", type=int, default=800, help="of a fine-tuning, at most")
-    parser.add_argument("--test_sentences", type=int, default=1000, help="of each test set")
-    parser.add_argument("--num_beams", type=int, default=4)
+    parser.add_argument("--updates", type=int, default=200, help="of a fine-tuning")
     parser.add_argument("--sentences", type=int, default=200, help="that engines are compared on")
     parser.add_argument("--results", type=Path, help="folder of the report")
     arguments = parser.parse_args()
     work = arguments.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    write_texts(work, arguments.test_sentences)
+    tests = write_texts(work)
     if not (work / "marian").exists():
         write_marian(arguments.run, work / "marian")
     sample = {f"sample_{side}": multi30k("val", side) for side in LANGUAGES}
     convert(from_marian, work / "marian", work / "model", **sample)
     tuning = {
-        **{"model_name_or_path": work / "model", "general_file": work / "general.tsv"},
-        **{f"{split}_file": work / f"dates.{split}.tsv" for split in ("validation", "test")},
+        **{"model_name_or_path": work / "model"},
+        **{"validation_file": work / "dates.validation.tsv", "max_steps": arguments.updates},
         **{"source_tokens": 1000, "target_tokens": 1000, "learning_rate": LEARNING_RATE},
-        **{"max_steps": arguments.updates, "num_beams": arguments.num_beams},
-        **{"eval_steps": 75, "save_steps": 75, "use_cpu": True, "disable_tqdm": True, **BEAMS},
+        **{"eval_steps": 100, "save_steps": 100, "use_cpu": True, "disable_tqdm": True, **BEAMS},
     }
     corpora = [
-        {"name": "dates and amounts", "weight": 1, "train_file": str(work / "dates.train.tsv")},
+        {"name": DATES, "weight": 1, "train_file": str(work / "dates.train.tsv")},
         {
             **{"name": "Multi30k", "weight": 1},
             **{f"train_{side}": multi30k("train", side) for side in LANGUAGES},
@@ -187,33 +206,26 @@ def main() -> None:
     ]
     mixed = {"corpora": [json.dumps(corpus) for corpus in corpora]}
     alone = {"train_file": work / "dates.train.tsv"}
-    found = {
-        "with Multi30k": train({**tuning, **mixed}, work / "mixed"),
-        "alone": train({**tuning, **alone}, work / "alone"),
-    }
-    rows = [
-        {
-            "training text": f"dates and amounts, {name}",
-            "test set": {"test": "dates and amounts", "general": "Multi30k"}[split],
-            **{
-                f"{shown} {when}": round(results[key][split][metric], 2)
-                for metric, shown in (("bleu", "BLEU"), ("chrf++", "chrF++"))
-                for when, key in (("before", "scores_before"), ("after", "scores"))
-            },
-            "signatures": [results["scores"][split][f"{name}_signature"] for name in METRICS],
-        }
-        for name, results in found.items()
-        for split in ("test", "general")
-    ]
+    before = scores(work / "model", tests)
+    training, rows = {}, []
+    for folder, text, options in (("mixed", f"{DATES}, Multi30k", mixed), ("alone", DATES, alone)):
+        training[text] = train({**tuning, **options}, work / folder)["training"]
+        after = scores(work / folder, tests)
+        rows += [
+            {
+                **{"training text": text, "test set": name},
+                **{f"{shown} before": before[name][shown] for shown in METRICS.values()},
+                **{f"{shown} after": after[name][shown] for shown in METRICS.values()},
+                "signatures": [after[name][f"{shown} signature"] for shown in METRICS.values()],
+            }
+            for name in tests
+        ]
     print_table([{key: row[key] for key in row if key != "signatures"} for row in rows])
     same = engines_alike(work, arguments.sentences)
     print(f"of {arguments.sentences} translations alike: {same}")
-    training = {name: results["training"] for name, results in found.items()}
     report = {"scores": rows, "same_translations": same, "sentences": arguments.sentences}
-    report |= {
-        name: getattr(arguments, name) for name in ("updates", "test_sentences", "num_beams")
-    }
-    write_report("finetune", {**report, "training": training}, arguments.results)
+    report |= {"updates": arguments.updates, "learning_rate": LEARNING_RATE, "training": training}
+    write_report("finetune", report, arguments.results)
 
 
 def engines_alike(work: Path, count: int) -> dict[str, int]:

@@ -142,6 +142,34 @@ def label_smoothed_cross_entropy(
     return sum(losses) / len(losses)
 
 
+def distilled_cross_entropy(
+    logits: Matrix,
+    labels: Sequence[int],
+    epsilon: float,
+    pieces: Sequence[Sequence[int]],
+    shares: Matrix,
+    ignored: int = -100,
+) -> float:
+    """As `label_smoothed_cross_entropy`, of a label mixed with a teacher's pieces.
+
+    The target distribution is written out (Kim and Rush 2016, section 3.1, with the sum over the
+    pieces that are kept): the teacher's pieces have their shares, the smoothed label has the rest.
+    """
+    losses = []
+    for row, label, of_row, shares_of_row in zip(logits, labels, pieces, shares, strict=True):
+        if label == ignored:
+            continue
+        rest = 1 - sum(shares_of_row)
+        target = [rest * epsilon / len(row)] * len(row)
+        target[label] += rest * (1 - epsilon)
+        for piece, share in zip(of_row, shares_of_row, strict=True):
+            target[piece] += share
+        highest = max(row)
+        log_total = highest + math.log(sum(math.exp(logit - highest) for logit in row))
+        losses.append(-sum(q * (logit - log_total) for q, logit in zip(target, row, strict=True)))
+    return sum(losses) / len(losses)
+
+
 def learning_rate(step: int, d_model: int, warmup_steps: int) -> float:
     """The schedule of section 5.3, equation 3; `step` counts from 1."""
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)

@@ -220,6 +220,7 @@ def test_the_library_finds_the_number_of_decoder_layers() -> None:
         {"num_heads": 3, "d_k": 7, "d_v": 5},
         {"share_embeddings": False, "vocab_size": 20, "target_vocab_size": 30},
         {"position_encoding": "learned", "dropout": 0, "attention_dropout": 0.2},
+        {"alignment_layer": 4, "alignment_head": 0},
         {"eos_token_id": [2, 4], "pad_token_id": 0, "decoder_start_token_id": 3},
     ],
     ids=str,
@@ -270,6 +271,11 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"bos_token_id": 20}, "bos_token_id must be .* got bos_token_id=20"),
     ({"decoder_start_token_id": 20}, "decoder_start_token_id must .* got .*=20"),
     ({"is_encoder_decoder": False}, "is_encoder_decoder must be True"),
+    (
+        {"alignment_layer": 99, "alignment_head": 0},
+        "alignment_layer must be from 0 to .*, got alignment_layer=99",
+    ),
+    ({"alignment_head": 0}, "name one head together, got alignment_layer=None and .*head=0"),
     (
         {"target_vocab_size": 30},
         "share_embeddings=True needs one vocabulary, got vocab_size=20 and target_vocab_size=30",

@@ -54,6 +54,30 @@ def test_smoothed_loss_is_that_of_the_written_out_distribution(epsilon: float) -
     close(smoothed_cross_entropy(logits, labels, epsilon), expected)
 
 
+SOFT_IDS = draw_tokens(B, T, 3, seed=4)
+SOFT_SHARES = torch.rand(B, T, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+SOFT_SHARES = 0.7 * SOFT_SHARES / SOFT_SHARES.sum(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_a_loss_with_soft_targets_is_that_of_the_written_out_distribution(epsilon: float) -> None:
+    torch.manual_seed(0)
+    logits, labels = 3 * torch.randn(B * T, V), LABELS.flatten()
+    soft = SOFT_IDS.flatten(0, 1), SOFT_SHARES.flatten(0, 1)
+    expected = references.distilled_cross_entropy(
+        logits.tolist(), labels.tolist(), epsilon, *(each.tolist() for each in soft)
+    )
+    close(smoothed_cross_entropy(logits, labels, epsilon, soft_targets=soft), expected)
+
+
+def test_a_label_that_a_teacher_repeats_keeps_its_loss() -> None:
+    torch.manual_seed(0)
+    logits, labels = torch.randn(4, V), torch.arange(4)
+    soft = labels.unsqueeze(1), torch.full((4, 1), 0.3)
+    expected = nn.functional.cross_entropy(logits, labels)
+    close(smoothed_cross_entropy(logits, labels, 0.0, soft_targets=soft), expected)
+
+
 def test_smoothed_loss_of_even_logits_is_the_logarithm_of_the_vocabulary() -> None:
     loss = smoothed_cross_entropy(torch.zeros(4, V), torch.arange(4), 0.1)
     close(loss, math.log(20))
@@ -207,6 +231,104 @@ def test_the_loss_by_chunks_has_the_gradients_of_the_plain_one(
     close(loss, expected_loss)
     for name, parameter in model.named_parameters():
         assert_alike(parameter.grad, expected[name], 1e-5)
+
+
+SOFT = {"soft_target_ids": SOFT_IDS, "soft_target_shares": SOFT_SHARES}
+
+
+def distilled_model(**fields: Any) -> VaswaniForConditionalGeneration:
+    return small_model(dropout=0.0, **fields).double().train()
+
+
+def gradients(
+    model: VaswaniForConditionalGeneration, loss: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    model.zero_grad()
+    loss.backward()
+    return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def distilled(output_bias: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss and gradients by torch's own cross-entropy against the written-out distribution."""
+    model = distilled_model(output_bias=output_bias)
+    logits = model(draw_tokens(B, S), PADDED_SOURCE, SHIFTED).logits
+    rest = 1 - SOFT_SHARES.sum(dim=-1, keepdim=True)
+    label = nn.functional.one_hot(LABELS.clamp(min=0), V).double()
+    target = (rest * (0.9 * label + 0.1 / V)).scatter_add(2, SOFT_IDS, SOFT_SHARES)
+    is_real = LABELS != IGNORED
+    loss = nn.functional.cross_entropy(logits[is_real], target[is_real])
+    return gradients(model, loss)
+
+
+@pytest.mark.parametrize("output_bias", [False, True])
+@pytest.mark.parametrize("at_once", [1, 4, 6])
+def test_the_loss_by_chunks_with_soft_targets_has_the_gradients_of_the_formula(
+    monkeypatch: pytest.MonkeyPatch, output_bias: bool, at_once: int
+) -> None:
+    monkeypatch.setattr(loss_vaswani, "TOKENS_AT_ONCE", at_once)
+    expected_loss, expected = distilled(output_bias)
+    model = distilled_model(output_bias=output_bias)
+    loss, found = gradients(
+        model, model(draw_tokens(B, S), PADDED_SOURCE, labels=LABELS, **SOFT).loss
+    )
+    close(loss, expected_loss, atol=1e-12, rtol=1e-12)
+    for name, gradient in found.items():
+        close(gradient, expected[name], atol=1e-12, rtol=1e-10)
+
+
+def test_a_head_of_another_kind_has_the_loss_with_soft_targets() -> None:
+    class Head(nn.Linear):
+        """Not chunked, as an adapter's."""
+
+    expected_loss, expected = distilled(False)
+    model = distilled_model()
+    model.lm_head.__class__ = Head
+    loss, found = gradients(
+        model, model(draw_tokens(B, S), PADDED_SOURCE, labels=LABELS, **SOFT).loss
+    )
+    close(loss, expected_loss, atol=1e-12, rtol=1e-12)
+    for name, gradient in found.items():
+        close(gradient, expected[name], atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("devices_of_operator", [("cpu",), ()])
+def test_compiled_the_loss_with_soft_targets_is_the_same(
+    monkeypatch: pytest.MonkeyPatch, devices_of_operator: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(loss_vaswani, "DEVICES_OF_OPERATOR", devices_of_operator)
+    monkeypatch.setattr(loss_vaswani, "CHUNKS_OF_GRAPH", 4)  # of 10 positions: 2 are made up
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    states, head = torch.randn(B, T, 8), nn.Linear(8, V)
+    soft = SOFT_IDS, SOFT_SHARES.float()
+
+    def loss(states: Tensor) -> Tensor:
+        return loss_vaswani.training_loss(head, states, LABELS, 0.1, soft_targets=soft)
+
+    results = []
+    for each in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager")):
+        states = states.detach().requires_grad_()
+        head.zero_grad()
+        value = each(states)
+        value.backward()
+        results.append((value.detach(), states.grad, head.weight.grad, head.bias.grad))
+    for actual, expected in zip(results[1], results[0], strict=True):
+        close(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        ({"labels": LABELS, "soft_target_ids": SOFT_IDS}, "and soft_target_shares together"),
+        (SOFT, "are for training: give labels"),
+    ],
+)
+def test_soft_targets_that_would_do_nothing_are_refused(inputs: dict[str, Any], told: str) -> None:
+    model = distilled_model()
+    with pytest.raises(ValueError, match=told):
+        model(draw_tokens(B, S), decoder_input_ids=SHIFTED, **inputs)
+    with pytest.raises(ValueError, match="call train"):
+        model.eval()(draw_tokens(B, S), labels=LABELS, **SOFT)
 
 
 @pytest.mark.parametrize("whole_model", [False, True])

@@ -43,6 +43,8 @@ from training.data.streaming import TokenBatchStream
 from training.loop.adapters import check_packages, describe_parameters
 from training.loop.callbacks import StageLog, StreamGuard
 from training.loop.checkpoints import find_checkpoint
+from training.loop.distillation import with_teacher
+from training.loop.guided_alignment import GuidedAlignment
 from training.loop.locking import lock_output_dir
 from training.loop.model import (
     Tokenizers,
@@ -105,7 +107,8 @@ def train(argv: list[str], exits: ExitStack) -> None:
     tokenizer, target_tokenizer = tokenizers
 
     # Section 3: the model
-    model = build_model(arguments, *tokenizers)
+    learns_alignment = corpus.has_links
+    model = build_model(arguments, *tokenizers, learns_alignment=learns_alignment)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s.", describe_parameters(model))
     if training.dry_run:
@@ -124,13 +127,16 @@ def train(argv: list[str], exits: ExitStack) -> None:
         args=training,
         train_dataset=pairs["train"],
         eval_dataset=pairs.get("validation"),
-        data_collator=PairCollator(tokenizer, model),
+        data_collator=PairCollator(tokenizer, model, training.distillation_weight),
         processing_class=tokenizer,
         evaluator=evaluate,
         on_evaluation=report_translations,
         on_checkpoint=pusher.push if pusher else None,
         settings=settings,
         target_tokenizer=target_tokenizer,
+        guided_alignment=(
+            GuidedAlignment(model, training.guided_alignment_weight) if learns_alignment else None
+        ),
     )
     before = None
     if training.model_name_or_path:
@@ -221,6 +227,10 @@ def read_data(
         if not training.dry_run:
             with raise_on_all_processes(training):
                 settings.check_text(pairs["train"])
+        if training.distillation_teacher:
+            with training.main_process_first(desc="asking the teacher"):
+                tokenizers = (tokenizer, target_tokenizer)
+                pairs["train"] = with_teacher(pairs["train"], training, tokenizers)
     return corpus, (tokenizer, target_tokenizer), pairs
 
 

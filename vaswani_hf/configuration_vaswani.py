@@ -68,6 +68,9 @@ class VaswaniConfig(PreTrainedConfig):
             3.4).
         label_smoothing: mass spread evenly over all pieces in the training loss, epsilon_ls
             (section 5.4).
+        alignment_layer: decoder layer of the head that was trained to align words, counted from 0;
+            `None` where none was.
+        alignment_head: that head in its layer, counted from 0.
         use_cache: whether decoding keeps the keys and values of earlier positions.
         is_encoder_decoder: always `True`; the library reads it.
         pad_token_id: id of the padding piece, of source and target.
@@ -114,6 +117,8 @@ class VaswaniConfig(PreTrainedConfig):
     share_embeddings: bool = True
     tie_word_embeddings: bool = True
     label_smoothing: float | int = 0.1
+    alignment_layer: int | None = None
+    alignment_head: int | None = None
     use_cache: bool = True
     is_encoder_decoder: bool = True
     pad_token_id: int = 1
@@ -254,6 +259,7 @@ class VaswaniConfig(PreTrainedConfig):
                 "is_encoder_decoder must be True: the model has an encoder and a decoder."
             )
         self._check_token_ids()
+        self._check_alignment()
 
     def _check_positive(self, *fields: str) -> None:
         for field in fields:
@@ -282,6 +288,18 @@ class VaswaniConfig(PreTrainedConfig):
                     f"{field} must be an id of the vocabulary, 0 to {size - 1}, got "
                     f"{field}={token}."
                 )
+
+    def _check_alignment(self) -> None:
+        named = {"alignment_layer": self.decoder_layers, "alignment_head": self.num_heads}
+        for field, count in named.items():
+            place = getattr(self, field)
+            if place is not None and not 0 <= place < count:
+                raise ValueError(f"{field} must be from 0 to {count - 1}, got {field}={place}.")
+        if (self.alignment_layer is None) != (self.alignment_head is None):
+            raise ValueError(
+                f"alignment_layer and alignment_head name one head together, got alignment_layer="
+                f"{self.alignment_layer} and alignment_head={self.alignment_head}."
+            )
 
     def _default_head_width(self, width: str) -> int:
         if self.d_model % self.num_heads:

@@ -34,6 +34,9 @@ CHUNKS_OF_GRAPH = 16  # in a compiled graph, whatever the number of tokens
 DEVICES_OF_OPERATOR = ("cpu",)  # where a compiled graph calls the loss as one operator
 
 
+SoftTargets = tuple[Tensor, Tensor]  # pieces, and shares of the target
+
+
 # The formula
 
 
@@ -42,6 +45,7 @@ def smoothed_cross_entropy(
     labels: Tensor,
     label_smoothing: float,
     num_items_in_batch: int | Tensor | None = None,
+    soft_targets: SoftTargets | None = None,
 ) -> Tensor:
     """Cross-entropy against a target that gives `label_smoothing / V` to every piece (section 5.4).
 
@@ -54,19 +58,27 @@ def smoothed_cross_entropy(
         label_smoothing: epsilon_ls, in [0, 1).
         num_items_in_batch: what the sum over tokens is divided by; `None` for the number of labels
             that count. In place of 0 it is 1.
+        soft_targets: pieces, `(tokens, K)`, and the shares of the target that go to them, likewise;
+            what is left of 1 is smoothed as above. `None` for no such pieces.
 
     Returns:
         A scalar in float32, or float64 of such logits, nats per target token; 0 where no label
         counts.
     """
-    total = F.cross_entropy(
-        logits.to(accumulation_dtype(logits.dtype)),
+    logits = logits.to(accumulation_dtype(logits.dtype))
+    losses = F.cross_entropy(
+        logits,
         labels.to(logits.device, torch.long),
         ignore_index=IGNORED,
-        reduction="sum",
+        reduction="sum" if soft_targets is None else "none",
         label_smoothing=label_smoothing,
     )
-    return per_token(total, labels, num_items_in_batch)
+    if soft_targets is not None:
+        pieces, shares = (each.to(logits.device) for each in soft_targets)
+        of_pieces = -(shares * logits.log_softmax(dim=-1).gather(1, pieces)).sum(dim=-1)
+        losses = (1 - shares.sum(dim=-1)) * losses + of_pieces
+        losses = losses.where(labels.to(logits.device) != IGNORED, 0).sum()
+    return per_token(losses, labels, num_items_in_batch)
 
 
 def per_token(total: Tensor, labels: Tensor, num_items_in_batch: int | Tensor | None) -> Tensor:
@@ -92,6 +104,7 @@ def training_loss(
     labels: Tensor,
     label_smoothing: float,
     num_items_in_batch: int | Tensor | None = None,
+    soft_targets: SoftTargets | None = None,
 ) -> Tensor:
     """The smoothed loss of target states, with logits of real targets only.
 
@@ -101,21 +114,31 @@ def training_loss(
         labels: `(B, T)`; -100 does not count.
         label_smoothing: as `smoothed_cross_entropy` has it.
         num_items_in_batch: likewise.
+        soft_targets: likewise, each `(B, T, K)`.
 
     Returns:
         As `smoothed_cross_entropy`.
     """
     states = states.flatten(0, 1)
+    if soft_targets is not None:
+        soft_targets = soft_targets[0].flatten(0, 1), soft_targets[1].flatten(0, 1)
     labels = labels.flatten().to(states.device, torch.long)
     if is_chunked(head, states):
         states = states.to(head.weight.device)  # of a model that is spread over several
-        total = chunked_cross_entropy(states, head.weight, head.bias, labels, label_smoothing)
+        total = chunked_cross_entropy(
+            states, head.weight, head.bias, labels, label_smoothing, *(soft_targets or ())
+        )
         return per_token(total, labels, num_items_in_batch)
     # How many targets are real depends on the data, which a compiled graph cannot.
     if not torch.compiler.is_compiling():
         is_real = labels != IGNORED
         states, labels = states[is_real], labels[is_real]  # (tokens, d_model), (tokens,)
-    return smoothed_cross_entropy(head(states), labels, label_smoothing, num_items_in_batch)
+        if soft_targets is not None:
+            pieces, shares = (each.to(is_real.device) for each in soft_targets)
+            soft_targets = pieces[is_real], shares[is_real]
+    return smoothed_cross_entropy(
+        head(states), labels, label_smoothing, num_items_in_batch, soft_targets
+    )
 
 
 def is_chunked(head: nn.Module, states: Tensor) -> TypeGuard[nn.Linear]:
@@ -141,7 +164,13 @@ def product_dtype(states: Tensor) -> torch.dtype:
 
 
 def chunked_cross_entropy(
-    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, label_smoothing: float
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    label_smoothing: float,
+    pieces: Tensor | None = None,
+    shares: Tensor | None = None,
 ) -> Tensor:
     """The sum over tokens of the smoothed cross-entropy (section 5.4).
 
@@ -151,12 +180,16 @@ def chunked_cross_entropy(
         bias: of the same, `(V,)`.
         labels: `(tokens,)`; -100 does not count, and outside a graph such a token gets no logits.
         label_smoothing: epsilon_ls.
+        pieces: soft targets, `(tokens, K)`; `None` for none.
+        shares: of the target, likewise.
 
     Returns:
         A scalar, nats, in float32, or float64 where the product is.
     """
     labels, dtype = labels.to(states.device), product_dtype(states)
-    arguments = (states, weight, bias, labels, label_smoothing, dtype)
+    if pieces is not None and shares is not None:
+        pieces, shares = pieces.to(states.device), shares.to(states.device)
+    arguments = (states, weight, bias, labels, label_smoothing, dtype, pieces, shares)
     if torch.compiler.is_compiling() and states.device.type in DEVICES_OF_OPERATOR:
         return loss_and_gradients(*arguments)[0]
     return ChunkedCrossEntropy.apply(*arguments, weight.requires_grad)
@@ -182,7 +215,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         scale = Tensor.mul if is_kept else Tensor.mul_
         states, *head = (scale(grad, grad_total) for grad in ctx.saved_tensors)
         weight, bias = (grad if len(grad) else None for grad in head)
-        return states, weight, bias, None, None, None, None
+        return states, weight, bias, *[None] * 6
 
 
 def _loss_and_gradients(
@@ -192,12 +225,15 @@ def _loss_and_gradients(
     labels: Tensor,
     label_smoothing: float,
     dtype: torch.dtype,
+    pieces: Tensor | None = None,
+    shares: Tensor | None = None,
     has_trained_head: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sum and its gradients by `states`, `weight` and `bias`; products are in `dtype`.
 
     Beside an adapter the head is not trained: then the gradient of its matrix has no rows.
     """
+    soft = [] if pieces is None or shares is None else [pieces, shares]
     sums = RunningSums(weight, bias, label_smoothing, dtype, has_trained_head)
     if torch.compiler.is_compiling():
         # A graph does not know how many targets are real and computes logits for all, padding
@@ -205,7 +241,13 @@ def _loss_and_gradients(
         missing = -len(labels) % CHUNKS_OF_GRAPH
         chunks = F.pad(states, (0, 0, 0, missing)).unflatten(0, (CHUNKS_OF_GRAPH, -1))
         targets = F.pad(labels, (0, missing), value=IGNORED).unflatten(0, (CHUNKS_OF_GRAPH, -1))
-        grads = [sums.add(chunks[i], targets[i]) for i in range(CHUNKS_OF_GRAPH)]
+        soft = [
+            F.pad(each, (0, 0, 0, missing)).unflatten(0, (CHUNKS_OF_GRAPH, -1)) for each in soft
+        ]
+        grads = [
+            sums.add(chunks[i], targets[i], *(each[i] for each in soft))
+            for i in range(CHUNKS_OF_GRAPH)
+        ]
         grad_states = torch.cat(grads)[: len(states)]
     else:
         grad_states = torch.zeros_like(states)
@@ -213,7 +255,8 @@ def _loss_and_gradients(
         if states.device.type == "cpu":
             at_once = max(TOKENS_AT_ONCE, LOGITS_AT_ONCE // len(weight))
         for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
-            grad_states[places] = sums.add(states[places], labels[places])
+            of_places = (each[places] for each in soft)
+            grad_states[places] = sums.add(states[places], labels[places], *of_places)
     grad_weight, grad_bias = sums.grad_weight.to(weight.dtype), sums.grad_bias.to(weight.dtype)
     return sums.total, grad_states, grad_weight, grad_bias
 
@@ -239,23 +282,42 @@ class RunningSums:
         self.grad_weight = torch.zeros_like(shape, dtype=self.dtype)
         self.grad_bias = weight.new_zeros(0 if bias is None else len(bias), dtype=self.dtype)
 
-    def add(self, x: Tensor, label: Tensor) -> Tensor:
-        """Add states `(chunk, d_model)` with labels `(chunk,)`; return the states' gradient."""
+    def add(
+        self,
+        x: Tensor,
+        label: Tensor,
+        pieces: Tensor | None = None,
+        shares: Tensor | None = None,
+    ) -> Tensor:
+        """Add states `(chunk, d_model)` with labels `(chunk,)`; return the states' gradient.
+
+        Soft targets are `(chunk, K)`.
+        """
         x, given = x.to(self.weight.dtype), x.dtype
         is_real = (label != IGNORED).unsqueeze(1)
         label = label.unsqueeze(1).where(is_real, 0)
         logits = linear(x, self.weight, self.bias).to(self.dtype)  # (chunk, V)
         logits.sub_(logits.amax(dim=-1, keepdim=True))
-        loss = self.true_share * logits.gather(1, label)
-        loss += self.even_share * logits.sum(dim=-1, keepdim=True)
+        true_share: float | Tensor = self.true_share
+        even_share: float | Tensor = self.even_share
+        if pieces is not None and shares is not None:
+            shares = shares.to(self.dtype)
+            rest = 1 - shares.sum(dim=-1, keepdim=True)
+            true_share, even_share = rest * true_share, rest * even_share
+        loss = true_share * logits.gather(1, label)
+        loss += even_share * logits.sum(dim=-1, keepdim=True)
+        if pieces is not None and shares is not None:
+            loss += (shares * logits.gather(1, pieces)).sum(dim=-1, keepdim=True)
         # Softmax, written over the logits: new memory would cost more time than another pass.
         p = logits.exp_()
         normalizer = p.sum(dim=-1, keepdim=True)
         # Not in place: in a graph of torch 2.11 a tensor changed in place would get no gradient.
         self.total = self.total + (normalizer.log() - loss).where(is_real, 0).sum()
         # The gradient of the logits: softmax less the target distribution.
-        grad = p.div_(normalizer).sub_(self.even_share)
-        grad.scatter_(1, label, grad.gather(1, label) - self.true_share)
+        grad = p.div_(normalizer).sub_(even_share)
+        grad.scatter_(1, label, grad.gather(1, label) - true_share)
+        if pieces is not None and shares is not None:
+            grad.scatter_add_(1, pieces, -shares)
         if self.bias is not None:
             self.grad_bias.addmv_(grad.T, is_real.squeeze(1).to(self.dtype))
         grad, x = grad.to(x.dtype), x.where(is_real, 0)
@@ -276,7 +338,7 @@ loss_and_gradients = torch.library.custom_op(
     _loss_and_gradients,
     mutates_args=(),
     schema="(Tensor states, Tensor weight, Tensor? bias, Tensor labels, float label_smoothing, "
-    "ScalarType dtype) -> (Tensor, Tensor, Tensor, Tensor)",
+    "ScalarType dtype, Tensor? pieces, Tensor? shares) -> (Tensor, Tensor, Tensor, Tensor)",
 )
 
 
@@ -288,6 +350,8 @@ def _shapes(
     labels: Tensor,
     label_smoothing: float,
     dtype: torch.dtype,
+    pieces: Tensor | None,
+    shares: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     total = states.new_empty((), dtype=accumulation_dtype(dtype))
     grad_bias = weight.new_empty(0 if bias is None else len(bias))
@@ -300,7 +364,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 def _scale(ctx: Any, grad_total: Tensor, *others: Any) -> tuple[Tensor | None, ...]:
     states, weight, bias = (grad * grad_total for grad in ctx.saved_tensors)
-    return states, weight, bias if len(bias) else None, None, None, None
+    return states, weight, bias if len(bias) else None, *[None] * 5
 
 
 loss_and_gradients.register_autograd(_scale, setup_context=_keep)

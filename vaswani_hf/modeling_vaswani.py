@@ -819,6 +819,8 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: int | Tensor | None = None,
+        soft_target_ids: Tensor | None = None,
+        soft_target_shares: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
         """Predict the target, and measure the loss where `labels` say what it is.
@@ -839,6 +841,10 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
                 an index tensor; 0 for all. Only without `labels`.
             num_items_in_batch: number of target tokens of the whole update, over all processes and
                 accumulated batches, which the summed loss is divided by; `None` for this batch's.
+            soft_target_ids: `(B, T, K)`, pieces that a teacher gives probability to. Only with
+                `labels`, when the model trains.
+            soft_target_shares: `(B, T, K)`, their shares of the target distribution; what is left
+                of 1 goes to the label, smoothed.
             kwargs: the library's own, such as `output_attentions`.
 
         Returns:
@@ -848,9 +854,16 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
             positions get logits then, and only for the loss. Call without `labels` to have them.
 
         Raises:
-            ValueError: if `logits_to_keep` is given beside `labels`, or `labels` are not as many as
-                the decoder's input ids.
+            ValueError: if `logits_to_keep` is given beside `labels`, `labels` are not as many as
+                the decoder's input ids, or soft targets come without labels to train on.
         """
+        soft_targets = None
+        if soft_target_ids is not None or soft_target_shares is not None:
+            if soft_target_ids is None or soft_target_shares is None:
+                raise ValueError("Give soft_target_ids and soft_target_shares together.")
+            if labels is None or not self.training:
+                raise ValueError("soft_target_ids are for training: give labels, and call train().")
+            soft_targets = soft_target_ids, soft_target_shares
         if labels is not None:
             if not (isinstance(logits_to_keep, int) and logits_to_keep == 0):
                 raise ValueError(
@@ -880,7 +893,9 @@ class VaswaniForConditionalGeneration(VaswaniPreTrainedModel, VaswaniGenerationM
             )
         if labels is not None and self.training:
             smoothing = self.config.label_smoothing
-            loss = training_loss(self.lm_head, states, labels, smoothing, num_items_in_batch)
+            loss = training_loss(
+                self.lm_head, states, labels, smoothing, num_items_in_batch, soft_targets
+            )
         else:
             kept = (
                 slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep

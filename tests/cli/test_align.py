@@ -59,3 +59,28 @@ def test_ctranslate2_cannot_align(align):
     status, lines, error = align("--engine", "ctranslate2")
     assert (status, lines) == (1, [])
     assert "--engine transformers and the folder that was converted" in error
+
+
+def test_references_give_the_error_rate(align, tmp_path):
+    (tmp_path / "references").write_text("0-0 1-1 2?2\n\n0-0 1-0\n")
+    status, lines, error = align("--references", str(tmp_path / "references"))
+    assert (status, lines) == (0, ["0-0 1-1 2-2 3-3", "", "0-0 1-1"])
+    # By hand: of 6 links found 3 are sure and 4 possible; 4 are sure in all.
+    assert error.splitlines()[1:] == [
+        "AER 30.0 %, precision 66.7 %, recall 75.0 %, 6 links of 4 sure ones"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("0-0\n\n", "has 2 lines, and there are more pairs"),
+        ("0-0\n\n0-0\n\n", "has more lines than there are pairs, 3"),
+        ("0-0\n\n0-2\n", "line 3: 0-2 links word 2 of the target, which has 2 words"),
+        ("0:0\n\n\n", "line 1: '0:0' is no link"),
+    ],
+)
+def test_wrong_references_are_refused(align, tmp_path, text, told):
+    (tmp_path / "references").write_text(text)
+    status, _, error = align("--references", str(tmp_path / "references"))
+    assert status == 1 and told in error

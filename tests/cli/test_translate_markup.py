@@ -29,6 +29,7 @@ def test_a_document_is_written_whole(copier_folder, tmp_path, markup, text, expe
 
 
 def test_what_is_not_xliff_is_one_line(copier_folder, tmp_path, capsys):
+    pytest.importorskip("sentencex")
     source = tmp_path / "in"
     source.write_text("<html/>")
     command = ["translate", "--model", copier_folder, source, "--format", "xliff"]

@@ -45,6 +45,7 @@ from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES  # noqa: E402, it 
         {"d_k": 3, "d_v": 3},
         {"d_k": 3, "d_v": 7, "attention_bias": True},
         {"d_k": 11, "d_v": 2},
+        {"num_heads": 4, "attention_bias": True, "alignment_layer": 1, "alignment_head": 2},
     ],
     ids=str,
 )
@@ -78,6 +79,23 @@ def test_log_probabilities_are_those_of_the_model(tmp_path, settings):
         expected = [log_probs[step, token].item() for step, token in enumerate([*labels, EOS])]
         # Other orders of float32 sums; the largest difference seen is 4e-6.
         assert result.log_probs == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("fields", [{"attention_bias": True}, {"d_k": 3, "d_v": 5}], ids=str)
+def test_the_returned_attention_is_the_aligning_heads(tmp_path, fields):
+    model = disturbed_model(num_heads=4, alignment_layer=1, alignment_head=2, **fields)
+    to_ctranslate2(save(model, tmp_path / "ours"), tmp_path / "theirs")
+    ours = Translator.from_pretrained(tmp_path / "ours")
+    text = "s0 s5 s1 s9"
+    (found,) = ctranslate2.Translator(str(tmp_path / "theirs"), intra_threads=1).translate_batch(
+        [[*text.split(), "</s>"]], beam_size=1, max_decoding_length=6, return_attention=True
+    )
+    pieces = found.hypotheses[0]
+    ids = words("s", V).convert_tokens_to_ids(pieces)
+    (aligned,) = ours.align([text], [ids])
+    assert aligned.head == (1, 2, "predicts") and len(pieces) > 1
+    attention = torch.tensor(found.attention[0][: len(pieces)])
+    torch.testing.assert_close(attention, aligned.matrix, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("quantization", ACCEPTED_MODEL_TYPES)

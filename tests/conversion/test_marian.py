@@ -1,3 +1,4 @@
+import base64
 import copy
 import json
 import logging
@@ -527,6 +528,26 @@ def test_two_vocabularies_return_as_they_were(tmp_path):
     for name in ("source.spm", "target.spm"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "spm" / name).read_bytes()
 
+    # As folders had them before: the models in the configurations.
+    model = tmp_path / "ours" / "tokenizer.model"
+    for side, folder in (("source", model.parent), ("target", model.parent / "target_tokenizer")):
+        path = folder / "tokenizer_config.json"
+        content = base64.b64encode((tmp_path / "spm" / f"{side}.spm").read_bytes()).decode()
+        entries = json.loads(path.read_text()) | {"sentencepiece_model": content}
+        path.write_text(json.dumps(entries))
+        (folder / "tokenizer.model").unlink()
+    to_marian(tmp_path / "ours", tmp_path / "old")
+    for path in (tmp_path / "back").iterdir():
+        assert (tmp_path / "old" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_lost_sentencepiece_model_is_named(marian_folder, tmp_path):
+    from_marian(marian_folder, tmp_path / "ours")
+    (tmp_path / "ours" / "target_tokenizer" / "tokenizer.model").unlink()
+    with pytest.raises(ValueError, match="target_tokenizer has lost its SentencePiece model, tok"):
+        to_marian(tmp_path / "ours", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
 
 def test_a_plain_tokenizer_in_a_marian_folder_comes_along(tmp_path):
     tokenizer = make_plain_tokenizer()
@@ -690,6 +711,41 @@ def test_a_folder_without_a_weight_is_refused(convert, marian_folder, vaswani_fo
     del tensors[name]
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     refuse(convert, folder, tmp_path, rf"{re.escape(name)} (\(.*\) )?is missing")
+
+
+def test_weights_that_do_not_fit_the_config_are_told(marian_folder, tmp_path, capfd):
+    folder = copy_of(marian_folder, tmp_path / "marian")
+    wide = json.loads((folder / "config.json").read_text())["encoder_ffn_dim"] + 1
+    change_config(folder, encoder_ffn_dim=wide, decoder_ffn_dim=wide, decoder_layers=1)
+    match = r"fc1.bias has shape [^$]*decoder.layers.1.fc1.bias has no place in the model"
+    refuse(from_marian, folder, tmp_path, match)
+    assert "MISMATCH" not in "".join(capfd.readouterr())  # the library's own report of it
+
+
+def test_a_bias_that_is_no_number_is_refused(marian_folder, tmp_path):
+    folder = copy_of(marian_folder, tmp_path / "marian")
+    tensors = load_file(folder / "model.safetensors")
+    tensors["final_logits_bias"][0, 3] = float("nan")
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    refuse(from_marian, folder, tmp_path, r"1 of the \d+ values of lm_head.bias of .* are NaN")
+
+
+@pytest.mark.parametrize("damage", ["another model's", "too long", "truncated", "empty"])
+def test_a_vocabulary_that_does_not_fit_is_told(damage, marian_folder, tmp_path):
+    folder = copy_of(marian_folder, tmp_path / "marian")
+    pieces = json.loads((folder / "vocab.json").read_text())
+    if damage == "another model's":
+        pieces = {"</s>": 0, "<unk>": 1, "<pad>": 2, "Haus": 3}
+        match = "has none of the pieces of .*source.spm: they are of two models"
+    elif damage == "too long":
+        pieces["Haus"] = len(pieces)
+        match = f"ids up to {len(pieces) - 1}, the model embeds {len(pieces) - 1} pieces"
+    else:
+        content = (folder / "target.spm").read_bytes()
+        (folder / "target.spm").write_bytes(content[:100] if damage == "truncated" else b"")
+        match = "target.spm is no model of SentencePiece, or damaged"
+    (folder / "vocab.json").write_text(json.dumps(pieces))
+    refuse(from_marian, folder, tmp_path, match)
 
 
 @pytest.mark.parametrize("convert", [from_marian, to_marian])

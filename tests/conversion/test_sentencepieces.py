@@ -18,6 +18,7 @@ from vaswani_hf.translation.tokenizer_file import TokenizerFile
 ODD = [  # of letters that both sides know, or none does
     *("", "   ", " fee  gef ", "fee\tef\u00a0gef", "\ufb01g \uff25\uff26", "gee\u0301"),
     *("fe \u4e00\u4e8c eg", "\u4e00", "e\u4e00g", "gef\u00adgef", "\U0001f600 ge", "12 %"),
+    "\u00a0fee\u2028",
 ]
 
 

@@ -83,6 +83,7 @@ def original(copier, unlearned_parser, tmp_path_factory):
     for split, count in [("train", 60), ("valid", 3), ("test", 3), ("mono", 3)]:
         for side in ("en", "de"):
             (folder / f"{split}.{side}").write_text("a b c d\n" * count)
+        (folder / f"{split}.links").write_text("0-0 1-1 2-2 3-3\n" * count)
     return folder
 
 

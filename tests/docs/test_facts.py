@@ -16,17 +16,10 @@ from vaswani_hf import cli
 
 WITH_STYLE = [*PAGES, "STYLE_GUIDE.md"]
 FOLDERS = ("benchmarks", "demo", "docs", "examples", "tests", "training", "vaswani_hf")
-# Of every program, ruff, TensorBoard, Slurm.
+# Of every program, ruff, TensorBoard, Slurm, mtdata.
 ELSEWHERE = {
-    "--help",
-    "--version",
-    "--fix",
-    "--logdir",
-    "--array",
-    "--wrap",
-    "--gpus",
-    "--requeue",
-    "--job-name",
+    *("--help", "--version", "--fix", "--logdir", "--array", "--wrap", "--gpus", "--requeue"),
+    *("--job-name", "--merge"),
 }
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 

@@ -1,10 +1,15 @@
 """The model card: its metadata, its sentences, and who may change it."""
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
+from huggingface_hub.constants import HF_HUB_CACHE
 
+from tests.translation.ctranslate2_models import disturbed_model, save, talkative_model
+from vaswani_hf import Translator
 from vaswani_hf.hub.card import card_for_push, language_name, make_card, write_model_card
 
 
@@ -114,6 +119,25 @@ def test_a_generated_card_is_known_without_babel_and_with_windows_line_ends(fold
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     monkeypatch.setitem(sys.modules, "babel", None)
     assert 'name = "lab/name"' in card_for_push(folder, "lab/name").text
+
+
+def test_the_code_on_a_card_translates(tmp_path, capsys):
+    one = save(disturbed_model(seed=1, noise=0.3), tmp_path / "one")
+    two = save(talkative_model(), tmp_path / "two")
+    for name, folder in (("lab/one", one), ("lab/two", two)):
+        # What the Hub's client keeps of a repository that it has downloaded; tests are offline.
+        repository = Path(HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+        (repository / "refs").mkdir(parents=True)
+        (repository / "refs" / "main").write_text("0" * 40)
+        (repository / "snapshots").mkdir()
+        (repository / "snapshots" / ("0" * 40)).symlink_to(folder, target_is_directory=True)
+        card = card_for_push(folder, name, license="mit")
+        code = re.search("```python\n(.+?)```", card.text, re.DOTALL)[1]
+        exec(code.replace("A sentence.", "s1 s2 s3"), {})
+        expected = Translator.from_pretrained(folder, device="cpu")(["s1 s2 s3"])
+        assert expected[0]
+        assert capsys.readouterr().out == f"{expected}\n"
+        assert ("target_tokenizer" in code) == (folder == two)
 
 
 @pytest.mark.parametrize("edit", [("English to German", "Scots to German"), ("## Limits", "## No")])

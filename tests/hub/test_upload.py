@@ -167,7 +167,9 @@ def test_a_folder_that_is_not_whole_is_not_pushed(hub, client, trained, tmp_path
     assert hub.requests == []
 
 
-def test_an_adapter_is_pushed_alone_and_fetched_with_its_base(hub, client, exported, tmp_path):
+@pytest.fixture(scope="module")
+def adapter(exported, tmp_path_factory):
+    """A LoRA of drawn numbers, as a training exports it."""
     peft = pytest.importorskip("peft")
     torch.manual_seed(0)
     model = VaswaniForConditionalGeneration.from_pretrained(exported)
@@ -176,13 +178,16 @@ def test_an_adapter_is_pushed_alone_and_fetched_with_its_base(hub, client, expor
     )
     model.add_adapter(settings)
     tokenizer, _ = load_tokenizers(exported)
-    export(model, tokenizer, tmp_path / "adapter")
-    push = ("push", tmp_path / "adapter", "--to", "lab/adapter", "--license", "cc-by-4.0")
+    path = tmp_path_factory.mktemp("adapter")
+    export(model, tokenizer, path)
+    return path
+
+
+def test_an_adapter_is_pushed_alone_and_names_its_base(hub, client, exported, adapter):
+    push = ("push", adapter, "--to", "lab/adapter", "--license", "cc-by-4.0", "--no-verify")
     assert "push that first" in client.fails(*push)
-    assert client("push", exported, "--to", "lab/base", "--license", "mit", "--no-verify")[0] == 0
-    status, out, err = client(*push, "--base_model", "lab/base")
+    status, _, err = client(*push, "--base_model", "lab/base")
     assert status == 0, err
-    assert "Fetched into an empty cache" in out  # and it said the same
     files = hub.files("lab/adapter")
     assert set(files) - {".gitattributes"} == {
         *("README.md", "adapter_config.json", "adapter_model.safetensors"),
@@ -192,3 +197,13 @@ def test_an_adapter_is_pushed_alone_and_fetched_with_its_base(hub, client, expor
     assert str(exported).encode() not in b"".join(files.values())
     refused = client.fails("push", exported, "--to", "lab/base", "--base_model", "lab/base")
     assert "is for adapters" in refused
+
+
+@pytest.mark.slow  # it starts a process that loads both
+def test_an_adapter_is_fetched_with_its_base_and_says_the_same(hub, client, exported, adapter):
+    status, _, err = client("push", exported, "--to", "lab/base", "--license", "mit", "--no-verify")
+    assert status == 0, err
+    push = ("push", adapter, "--to", "lab/verified", "--license", "mit", "--base_model", "lab/base")
+    status, out, err = client(*push)
+    assert status == 0, err
+    assert "Fetched into an empty cache" in out

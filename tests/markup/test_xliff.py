@@ -72,6 +72,7 @@ def test_units_of_version_1_get_their_targets_and_the_rest_stays_byte_for_byte()
             '</seg-source><target><mrk mtype="seg" mid="0">ONE.</mrk> '
             '<mrk mtype="seg" mid="1">TWO.</mrk></target>',
         ),
+        ("{n} %s</source>", "{n} %s</source><target>{n} %s</target>"),
         (
             "/b></ept></source>",
             '/b></ept></source>\n<target>A <bpt id="1">&lt;b></bpt>C<ept id="1">&lt;/b></ept>'

@@ -1,5 +1,6 @@
 """LoRA: an adapter is trained, resumed, averaged, kept at its best, told of and loaded."""
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,9 @@ import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 
+from tests.small_models import small_model
 from tests.training.runs import RECIPE, results_of, run_here, write_pairs
+from training.loop.adapters import add_adapter
 from vaswani_hf import Translator, VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
 from vaswani_hf.hub.folder import export
 
@@ -31,6 +34,16 @@ def place(tmp_path_factory):
     config = VaswaniConfig(**SIZES, vocab_size=len(tokenizer), dropout=0.1)
     export(VaswaniForConditionalGeneration(config), tokenizer, folder / "base")
     return folder
+
+
+def test_the_base_is_called_what_it_was_named(tmp_path):
+    model = small_model()
+    model.name_or_path = str(tmp_path / "cache")  # where a model of the Hub is loaded from
+    settings = {"lora_rank": 2, "lora_alpha": 4.0, "lora_dropout": 0.0, "lora_targets": ["outer"]}
+    add_adapter(model, SimpleNamespace(**settings), "org/base")
+    model.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert saved["base_model_name_or_path"] == "org/base"
 
 
 def train(place, output, *options, status=0):

@@ -11,7 +11,7 @@ from tests.small_models import small_model
 from vaswani_hf import Translator, VaswaniForConditionalGeneration
 from vaswani_hf.cli import main
 from vaswani_hf.cli.engines import load_translators
-from vaswani_hf.conversion import merge_adapter
+from vaswani_hf.conversion import merge_adapter, to_ctranslate2
 from vaswani_hf.hub.folder import check_folder, export
 
 
@@ -132,6 +132,8 @@ def test_what_is_no_adapter_or_does_not_fit_is_refused(adapters, tmp_path):
         merge_adapter(place / "base", tmp_path / "new")
     with pytest.raises(ValueError, match="x is an adapter, and a whole model is needed here"):
         check_folder(place / "x")
+    with pytest.raises(ValueError, match="x is an adapter, and a whole model is needed here"):
+        to_ctranslate2(place / "x", tmp_path / "new")
     small_model(vocab_size=400).save_pretrained(tmp_path / "other")
     with pytest.raises(ValueError, match="x does not fit"):
         merge_adapter(place / "x", tmp_path / "new", base=tmp_path / "other")

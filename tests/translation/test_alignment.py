@@ -95,6 +95,21 @@ def test_the_other_step_looks_one_place_further():
     assert found.pharaoh == "1-0 2-1 3-2"
 
 
+def test_the_head_that_was_trained_to_align_is_taken_unless_another_is_named():
+    model = looking_model()
+    model.config.alignment_layer, model.config.alignment_head = 1, 0
+    aligner = aligner_of(model)
+
+    def head_of(*named):
+        (found,) = align(aligner, SOURCES[:1], TARGETS[:1], *named)
+        return found.head
+
+    assert head_of() == head_of(1) == head_of(None, 0) == Head(1, 0, "predicts")
+    assert head_of(None, None, "reads") == Head(1, 0, "reads")
+    assert head_of(0).layer == 0 and head_of(None, 1).head == 1
+    assert head_of(1, 1, "reads") == Head(1, 1, "reads")
+
+
 @pytest.mark.parametrize("targets", [TARGETS, [[9, 8], [7, 6, 5, EOS], [4]]])
 def test_a_batch_aligns_as_its_pairs_do(targets):
     aligner = aligner_of(small_model(7))

@@ -1,5 +1,6 @@
 import copy
 import gzip
+import json
 
 import pytest
 import torch
@@ -118,6 +119,16 @@ def test_what_a_text_uses_stays_as_it_was(kind, tokenizer, texts, tmp_path):
     # Any other text can still be cut, into more pieces.
     for line in (*GENERAL, "ß 語"):
         assert trimmed.decode(trimmed(line)["input_ids"], skip_special_tokens=True) == line
+
+
+def test_other_pieces_are_those_of_no_sentencepiece_model(tokenizer, texts, tmp_path):
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.init_kwargs["sentencepiece_model"] = "tokenizer.model"
+    export(make_model(len(tokenizer)), tokenizer, tmp_path / "old")
+    trim_vocabulary(tmp_path / "old", tmp_path / "new", **texts)
+    for folder, is_named in (("old", True), ("new", False)):
+        entries = json.loads((tmp_path / folder / "tokenizer_config.json").read_text())
+        assert ("sentencepiece_model" in entries) == is_named
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -273,6 +284,11 @@ def test_only_the_side_with_text_grows(tmp_path):
 
 def test_what_cannot_be_edited_is_told(tokenizer, texts, tmp_path):
     export(make_model(len(tokenizer)), tokenizer, tmp_path / "old")
+    empty = {"source_text": [write(tmp_path / "empty.txt", ["", " "])], "target_text": []}
+    with pytest.raises(ValueError, match="The source's text uses no piece of the vocabulary"):
+        trim_vocabulary(tmp_path / "old", tmp_path / "new", **empty)
+    with pytest.raises(ValueError, match=r"num_pieces=3, but the source's text has only 0"):
+        extend_vocabulary(tmp_path / "old", tmp_path / "new", num_pieces=3, **empty)
     with pytest.raises(ValueError, match="num_pieces must be at least 1, got 0"):
         extend_vocabulary(tmp_path / "old", tmp_path / "new", num_pieces=0, **texts)
     with pytest.raises(ValueError, match="give source_text or target_text"):

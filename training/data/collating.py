@@ -17,6 +17,7 @@ from vaswani_hf.modeling_vaswani import shift_right
 
 from ..settings.budget import TokenBudget
 from .lengths import lengths_of
+from .links import PIECE_LINKS
 
 
 class ArrowPairs(torch.utils.data.Dataset):
@@ -25,7 +26,8 @@ class ArrowPairs(torch.utils.data.Dataset):
     A token never becomes a Python object, which is most of what loading would cost.
 
     Args:
-        pairs: columns `input_ids`, `labels` and maybe `index`; others are not put into batches.
+        pairs: columns `input_ids`, `labels` and maybe `piece_links`, those of a teacher, and
+            `index`; others are not put into batches.
     """
 
     def __init__(self, pairs: Dataset) -> None:
@@ -41,7 +43,8 @@ class ArrowPairs(torch.utils.data.Dataset):
         return self._rows[places]
 
 
-_BATCH_COLUMNS = ("input_ids", "labels", "index")
+TEACHER_IDS, TEACHER_PROBS = "teacher_ids", "teacher_probs"  # top_k of each target piece in a row
+_BATCH_COLUMNS = ("input_ids", "labels", PIECE_LINKS, TEACHER_IDS, TEACHER_PROBS, "index")
 
 
 class PairCollator:
@@ -50,9 +53,16 @@ class PairCollator:
     Args:
         tokenizer: pads and ends a source.
         model: takes the batches; its ids are kept, the model is not.
+        teacher_weight: the teacher's share of the target distribution, where there is one.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        model: PreTrainedModel,
+        teacher_weight: float = 1.0,
+    ) -> None:
+        self.teacher_weight = teacher_weight
         self.pad_token_id = tokenizer.pad_token_id
         self.eos_token_id = tokenizer.eos_token_id
         self.shifted_ids = {
@@ -72,11 +82,13 @@ class PairCollator:
         return collator
 
     def __call__(self, pairs: pa.Table | list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Batch pairs with `input_ids`, `labels` and maybe `index`: a table, or a row each.
+        """Batch pairs with `input_ids`, `labels` and maybe more columns: a table, or a row each.
 
         Returns:
             What the model's `forward` takes: `input_ids` and `attention_mask`, `(B, S)`; `labels`
-            and `decoder_input_ids`, `(B, T)`.
+            and `decoder_input_ids`, `(B, T)`. Of pairs with links also `piece_links`, `(links, 3)`:
+            the place of the pair in the batch, of the source piece and of the target piece. With a
+            teacher also `soft_target_ids` and `soft_target_shares`, `(B, T, K)`.
         """
         (source_ids, sources), (target_ids, targets) = (
             _flat(pairs, side) for side in ("input_ids", "labels")
@@ -93,10 +105,25 @@ class PairCollator:
         labels, _ = pad_right(target_ids, targets, longest[1], IGNORED)
         batch = {"input_ids": input_ids, "attention_mask": is_real.long(), "labels": labels}
         batch["decoder_input_ids"] = shift_right(labels, **self.shifted_ids)
+        columns = pairs.column_names if isinstance(pairs, pa.Table) else pairs[0]
+        if PIECE_LINKS in columns:
+            places, counts = _flat(pairs, PIECE_LINKS)
+            rows = np.repeat(np.arange(len(pairs)), counts // 2)
+            links = np.column_stack((rows, places.reshape(-1, 2)))
+            batch[PIECE_LINKS] = torch.from_numpy(links)
+        if TEACHER_IDS in columns:
+            of_pieces, counts = _flat(pairs, TEACHER_IDS)
+            probs, _ = _flat(pairs, TEACHER_PROBS)
+            top_k = len(of_pieces) // len(target_ids)
+            shape = (*labels.shape, top_k)
+            ids, _ = pad_right(of_pieces, targets * top_k, shape[1] * top_k, 0)
+            shares, _ = pad_right(probs, targets * top_k, shape[1] * top_k, 0.0)
+            batch["soft_target_ids"] = ids.view(shape)
+            batch["soft_target_shares"] = self.teacher_weight * shares.view(shape).float()
         if isinstance(pairs, pa.Table):
-            if "index" in pairs.column_names:
+            if "index" in columns:
                 batch["index"] = torch.tensor(pairs["index"].to_numpy())
-        elif "index" in pairs[0]:
+        elif "index" in columns:
             batch["index"] = torch.tensor([pair["index"] for pair in pairs])
         return batch
 
@@ -107,11 +134,12 @@ def _flat(pairs: pa.Table | list[dict[str, Any]], side: str) -> tuple[np.ndarray
         return pc.list_flatten(pairs[side]).to_numpy(), lengths_of(pairs, side)
     lengths = np.array([len(pair[side]) for pair in pairs])
     ids = itertools.chain.from_iterable(pair[side] for pair in pairs)
-    return np.fromiter(ids, np.int64, lengths.sum()), lengths
+    kind = np.float64 if side == TEACHER_PROBS else np.int64
+    return np.fromiter(ids, kind, lengths.sum()), lengths
 
 
 def pad_right(
-    ids: np.ndarray, lengths: np.ndarray, longest: int, value: int
+    ids: np.ndarray, lengths: np.ndarray, longest: int, value: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of these lengths as `(rows, longest)`, filled up with a value; and where they are real.
 

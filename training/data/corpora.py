@@ -14,9 +14,10 @@ from ..settings.stages import mean_shares, read_stages
 from .noise import Noise
 
 
-# Where the text of a corpus is; a mapping of `corpora` sets these, `name`, `weight`, `source_tag`.
-_LIST_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
-TEXT_FIELDS = ("dataset", "dataset_config", *_LIST_FIELDS)
+# Where the text of a corpus is; a mapping of `corpora` sets these, and what else `_plan` knows.
+_FILE_FIELDS = ("train_source", "train_target", "train_file", "train_trees")
+TEXT_FIELDS = ("dataset", "dataset_config", *_FILE_FIELDS)
+_LIST_FIELDS = (*_FILE_FIELDS, "guided_alignment")
 READING_FIELDS = ("train_split", "source_column", "target_column")  # as the recipe says unless set
 
 
@@ -44,6 +45,7 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
     """
     if not arguments.corpora:
         Noise.of(arguments)  # which checks it
+        _check_alignment(arguments)
         return [CorpusPlan("train", None, arguments)]
     for name in _LIST_FIELDS:
         if getattr(arguments, name):
@@ -68,6 +70,8 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
             f"corpora: {', '.join(without)} without a weight; sizes are unknown while streaming, "
             f"so give each its weight, such as its number of pairs."
         )
+    for plan in plans:
+        _check_alignment(plan.arguments, f"corpora, {plan.name}: ")
     return plans
 
 
@@ -88,7 +92,15 @@ def _plans_of_stages(plans: list[CorpusPlan], arguments: DataArguments) -> list[
 
 def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
     where = f"corpora, {number}."
-    known = ("name", "weight", "source_tag", *TEXT_FIELDS, *READING_FIELDS, *NOISE)
+    known = (
+        "name",
+        "weight",
+        "source_tag",
+        "guided_alignment",
+        *TEXT_FIELDS,
+        *READING_FIELDS,
+        *NOISE,
+    )
     chosen = read_mapping(text, where, known)
     name, weight, tag = (chosen.pop(key, None) for key in ("name", "weight", "source_tag"))
     if not isinstance(name, str) or not name:
@@ -115,6 +127,27 @@ def _plan(text: str, number: int, arguments: DataArguments) -> CorpusPlan:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_alignment(arguments: DataArguments, where: str = "") -> None:
+    """Refuse alignments of text that cannot have them."""
+    files = arguments.guided_alignment
+    if not files:
+        return
+    if len(files) != len(arguments.train_source) or arguments.train_file:
+        raise ValueError(
+            f"{where}guided_alignment names {len(files)} files and train_source "
+            f"{len(arguments.train_source)}; give one for each of train_source, and pairs from no "
+            f"other place."
+        )
+    for name, why in [
+        ("streaming", "links are read with the whole text"),
+        ("segmented", "links are of words, and the text is cut into pieces"),
+    ]:
+        if getattr(arguments, name):
+            raise ValueError(
+                f"{where}guided_alignment does not go with {name}: {why}; leave one of them out."
+            )
 
 
 def shares(plans: list[CorpusPlan]) -> list[float] | None:

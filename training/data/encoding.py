@@ -17,6 +17,7 @@ from vaswani_hf.tokenization_vaswani import join_pieces
 
 from .corpus import Corpus
 from .files import unwrap_dataset_errors
+from .links import PIECE_LINKS, WORD_LINKS, piece_links
 
 
 def encode_splits(
@@ -45,6 +46,8 @@ def encode_pairs(
 ) -> Dataset:
     """Add `input_ids` and `labels`, both ending in `</s>`, to columns `source` and `target`.
 
+    To pairs with links of words the links of pieces are added.
+
     What is read from files or the Hub is encoded once: a later run with the same text and the same
     tokenizer finds it in the cache of `datasets`.
 
@@ -62,6 +65,9 @@ def encode_pairs(
         encoded: dict[str, list[Any]] = encode_texts(
             rows["source"], rows["target"], tokenizer, target_tokenizer
         )
+        if WORD_LINKS in rows:
+            tokenizers = (tokenizer, target_tokenizer or tokenizer)
+            encoded[PIECE_LINKS] = _piece_links(rows, encoded, tokenizers, len(tag))
         if tag:
             encoded["input_ids"] = [tag + ids for ids in encoded["input_ids"]]
         if segmented:
@@ -78,6 +84,21 @@ def encode_pairs(
     fingerprint = Hasher.hash(made_of)
     with unwrap_dataset_errors():
         return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
+
+
+def _piece_links(
+    rows: dict[str, list[Any]],
+    encoded: dict[str, list[Any]],
+    tokenizers: tuple[Any, Any],
+    num_before: int,
+) -> list[list[int]]:
+    """The links of pieces; so many pieces come before each source."""
+    texts = zip(rows["source"], rows["target"], strict=True)
+    ids = zip(encoded["input_ids"], encoded["labels"], strict=True)
+    return [
+        piece_links(links, both, of_both, tokenizers, num_before)
+        for links, both, of_both in zip(rows[WORD_LINKS], texts, ids, strict=True)
+    ]
 
 
 _VERSION = 1  # of what `encode_pairs` gives; another number has all text encoded again

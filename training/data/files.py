@@ -9,17 +9,19 @@ from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, Features, IterableDataset, Value
+from datasets import Dataset, Features, IterableDataset, List, Value
 from datasets.config import HF_DATASETS_CACHE
 from datasets.exceptions import DatasetGenerationError
 
 from vaswani_hf.text.lines import read_decodable_lines, read_lines
 
 from ..settings.fields import DataArguments
+from .links import WORD_LINKS, with_links
 
 
 Files = tuple[tuple[Path, ...], tuple[Path, ...], tuple[Path, ...]]  # source, target, both
 TEXTS = Features({"source": Value("string"), "target": Value("string")})
+LINKED_TEXTS = Features({**TEXTS, WORD_LINKS: List(Value("int32"))})
 
 
 @contextmanager
@@ -64,22 +66,28 @@ def pairs_of_files(
 ) -> Any:
     """A `Dataset` of columns `source` and `target`; an `IterableDataset` when streaming.
 
+    Training pairs with `guided_alignment` have a column of their links too.
+
     Raises:
         ValueError: if the sides of a pair of files differ in length, or a line cannot be read;
             file and line are named. When streaming, once the line is reached.
         FileNotFoundError: if a file is missing.
     """
-    _require_files(files)
+    links = tuple(map(Path, arguments.guided_alignment)) if split == "train" else ()
+    _require_files((*files, links))
     how = _how_to_read(files, arguments, split)
+    if links:
+        how |= {"links": links, "state": state_of(itertools.chain(*files, links))}
     if next(_rows(**how), None) is None:
         names = ", ".join(map(str, itertools.chain(*files)))
         raise ValueError(f"{names}: no line is there; split {split} needs pairs.")
     with unwrap_dataset_errors():
         kind = IterableDataset if streaming else Dataset
-        return kind.from_generator(_rows, gen_kwargs=how, features=TEXTS)
+        features = LINKED_TEXTS if links else TEXTS
+        return kind.from_generator(_rows, gen_kwargs=how, features=features)
 
 
-def _require_files(files: Files) -> None:
+def _require_files(files: Iterable[tuple[Path, ...]]) -> None:
     for path in itertools.chain(*files):
         if path.is_dir():
             raise ValueError(f"{path} is a folder; name a file, or give it as --dataset.")
@@ -112,10 +120,19 @@ def _how_to_read(files: Files, arguments: DataArguments, split: str) -> dict[str
 
 
 def _rows(
-    files: Files, keys: tuple[str, str], drop_undecodable: bool, state: Any
-) -> Iterator[dict[str, str | None]]:
-    for source, target in read_pairs(*files, keys, drop_undecodable=drop_undecodable):
-        yield {"source": source, "target": target}
+    files: Files,
+    keys: tuple[str, str],
+    drop_undecodable: bool,
+    state: Any,
+    links: tuple[Path, ...] = (),
+) -> Iterator[dict[str, Any]]:
+    if not links:
+        for source, target in read_pairs(*files, keys, drop_undecodable=drop_undecodable):
+            yield {"source": source, "target": target}
+    for left, right, path in zip(*files[:2], links, strict=bool(links)):
+        pairs = read_pairs([left], [right], drop_undecodable=drop_undecodable)
+        for row in with_links(pairs, path, left):
+            yield dict(zip(LINKED_TEXTS, row, strict=True))
 
 
 def read_pairs(

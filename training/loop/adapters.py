@@ -43,13 +43,14 @@ def add_adapter(
     """
     settings = require("peft").LoraConfig(
         task_type="SEQ_2_SEQ_LM",
-        base_model_name_or_path=base,
         r=training.lora_rank,
         lora_alpha=training.lora_alpha,
         lora_dropout=training.lora_dropout,
         target_modules=training.lora_targets,
     )
     model.add_adapter(settings)
+    # The library puts here the folder that the base was loaded from, which may be a cache.
+    model.peft_config["default"].base_model_name_or_path = base
 
 
 def load_adapter(model: VaswaniForConditionalGeneration, weights: Mapping[str, Tensor]) -> None:

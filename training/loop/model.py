@@ -27,10 +27,12 @@ from vaswani_hf.modeling_vaswani import (
 )
 from vaswani_hf.parsing.constraint import tree_words
 from vaswani_hf.tokenization_vaswani import add_source_tags, tokenizer_of_segmented_text
+from vaswani_hf.translation.loading import check_finite
 
 from ..data.corpus import Corpus
 from ..settings.fields import PARSING, Arguments
 from .adapters import add_adapter, quantization
+from .guided_alignment import choose_head
 from .saving import explain_failed_write
 
 
@@ -51,6 +53,12 @@ def fetch_pretrained(arguments: Arguments) -> None:
     """
     data, training = arguments.data, arguments.training
     name, config = training.model_name_or_path, None
+    teacher = training.distillation_teacher
+    if teacher:
+        training.distillation_teacher = str(fetch(teacher))
+        _config_of(training.distillation_teacher, teacher, "distillation_teacher")
+        if not name and not data.tokenizer:
+            data.tokenizer = training.distillation_teacher
     if name:
         training.model_name_or_path = str(fetch(name))
         config = _config_of(training.model_name_or_path, name)
@@ -65,11 +73,11 @@ def fetch_pretrained(arguments: Arguments) -> None:
             _check_pieces(tokenizers, named, config, str(training.model_name_or_path), name)
 
 
-def _config_of(folder: str, name: str) -> VaswaniConfig:
+def _config_of(folder: str, name: str, setting: str = "model_name_or_path") -> VaswaniConfig:
     content, _ = VaswaniConfig.get_config_dict(folder)
     if content.get("model_type") != VaswaniConfig.model_type:
         raise ValueError(
-            f"model_name_or_path={name} is a model of type {content.get('model_type')}; training "
+            f"{setting}={name} is a model of type {content.get('model_type')}; training "
             f"needs type {VaswaniConfig.model_type}; see `vaswani-hf convert --help`."
         )
     return VaswaniConfig.from_dict(content)
@@ -236,6 +244,8 @@ def build_model(
     arguments: Arguments,
     tokenizer: PreTrainedTokenizerBase,
     target_tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    learns_alignment: bool = False,
 ) -> VaswaniForConditionalGeneration:
     """A new model by the recipe, or the trained one that is named.
 
@@ -243,16 +253,19 @@ def build_model(
         arguments: of the run.
         tokenizer: of the sources, and of the targets too unless these have one of their own.
         target_tokenizer: the targets' own.
+        learns_alignment: whether a head learns alignments; the model's configuration names it.
 
     Raises:
-        ValueError: if the recipe changes the shape of a trained model, or a new model is to share
-            one embedding where there are two vocabularies.
+        ValueError: if the recipe changes the shape of a trained model, one of its weights is NaN or
+            infinite, a new model is to share one embedding where there are two vocabularies, or
+            there is no such head.
     """
     training = arguments.training
     if training.model_name_or_path:
         model = AutoModelForSeq2SeqLM.from_pretrained(
             training.model_name_or_path, **quantization(training)
         )
+        check_finite(model)  # else training is said to have diverged
         _set_fields(model.config, arguments, training.model_name_or_path)
         _set_dropout(model)
         if training.lora_rank is not None:
@@ -266,6 +279,8 @@ def build_model(
             fields["target_vocab_size"] = len(target_tokenizer)
         tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": writes.eos_token_id}
         model = VaswaniForConditionalGeneration(VaswaniConfig(**fields, **tokens))
+    if learns_alignment:
+        choose_head(model.config, training)
     # The saved model translates with the beam search that it is evaluated with.
     for name in ("num_beams", "length_penalty", "length_penalty_type", "max_extra_tokens"):
         setattr(model.generation_config, name, getattr(training, name))

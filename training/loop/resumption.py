@@ -22,6 +22,7 @@ from vaswani_hf import VaswaniConfig
 from vaswani_hf.hub.names import ADAPTER_CONFIG
 
 from ..data.lengths import arrow_tables, lengths_of
+from ..data.links import PIECE_LINKS
 from ..settings.fields import (
     GENERAL_FILES,
     Arguments,
@@ -39,6 +40,7 @@ REGULARIZATION = {"dropout", "attention_dropout", "activation_dropout", "label_s
 TEXT_SOURCES = {
     *("dataset", "dataset_config", "train_split", "source_column", "target_column"),
     *("train_source", "train_target", "train_file", "train_trees", "treebank", "corpora"),
+    "guided_alignment",
 }
 # Of the data, what does not change the training pairs.
 NOT_FOR_TRAINING = {"source_language", "target_language", "license", *GENERAL_FILES} | {
@@ -50,6 +52,7 @@ NOT_FOR_TRAINING = {"source_language", "target_language", "license", *GENERAL_FI
 FIXED = (
     *("model_name_or_path", "source_tokens", "target_tokens", "pad_to_multiple_of", "max_padding"),
     *("seed", "data_seed", "optim", "optim_args", "optim_target_modules", "fsdp", "deepspeed"),
+    *("guided_alignment_layer", "guided_alignment_head"),
     *("lora_rank", "lora_alpha", "lora_targets", "load_in_8bit"),
 )
 # Schedules that load their rate from the checkpoint, so that a changed one would have no effect.
@@ -205,11 +208,12 @@ class Settings:
 
 
 def fingerprint(pairs: Dataset) -> str:
-    """A hash of encoded pairs, columns `input_ids` and `labels`, in their order."""
+    """A hash of encoded pairs, their ids and links, in their order."""
     digest = hashlib.blake2b(digest_size=16)
-    for table in arrow_tables(pairs, ["input_ids", "labels"]):
-        for side in ("input_ids", "labels"):
-            for numbers in (lengths_of(table, side), pc.list_flatten(table[side]).to_numpy()):
+    columns = ["input_ids", "labels", *({PIECE_LINKS} & set(pairs.column_names))]
+    for table in arrow_tables(pairs, columns):
+        for column in columns:
+            for numbers in (lengths_of(table, column), pc.list_flatten(table[column]).to_numpy()):
                 digest.update(numbers.astype(np.int32).tobytes())
     return digest.hexdigest()
 

@@ -25,12 +25,14 @@ from vaswani_hf.hub.folder import has_adapter, save_tokenizers
 from ..data.batching import TokenBatchSampler, training_batches
 from ..data.collating import ArrowPairs
 from ..data.lengths import side_lengths
+from ..data.links import PIECE_LINKS
 from ..data.streaming import TokenBatchStream, stream_loader
 from ..settings.budget import TokenBudget
 from ..settings.fields import VaswaniTrainingArguments
 from .adapters import load_checkpoint
 from .callbacks import CheckpointClock, EarlyStopping, logged_name
 from .checkpoints import AUTO, STATE, last_checkpoints
+from .guided_alignment import GuidedAlignment
 from .resumption import Settings
 from .saving import write_checkpoint
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
@@ -72,6 +74,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         on_checkpoint: called with each checkpoint, once it is on the disk.
         settings: of the run, kept in each checkpoint.
         target_tokenizer: the target's, where it has one of its own; goes into each checkpoint.
+        guided_alignment: adds its loss to that of batches with links of pieces.
         arguments: the library's. Data sets have the columns `input_ids` and `labels`; those to
             evaluate also `source` and `target`.
 
@@ -92,6 +95,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         on_checkpoint: Callable[["VaswaniTrainer", Path], None] | None = None,
         settings: Settings | None = None,
         target_tokenizer: PreTrainedTokenizerBase | None = None,
+        guided_alignment: GuidedAlignment | None = None,
         **arguments: Any,
     ) -> None:
         args, model = arguments["args"], arguments["model"]
@@ -108,6 +112,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
         _seed_process(args)
         self.evaluator, self.on_evaluation = evaluator, on_evaluation
         self.on_checkpoint, self.settings = on_checkpoint, settings
+        self.guided_alignment = guided_alignment
         self.last_evaluation: Evaluation | None = None
         self.target_tokens_seen = 0
         self.evaluation_seconds = 0.0
@@ -288,10 +293,11 @@ class VaswaniTrainer(Seq2SeqTrainer):
             super()._load_best_model()
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Write the model and its tokenizers, of which the library knows one."""
+        """Write the model and its tokenizers, whole, and not only the one that the library has."""
         super()._save(output_dir, state_dict)
-        if self._two_tokenizers is not None:
-            save_tokenizers(Path(output_dir or self.args.output_dir), *self._two_tokenizers)
+        tokenizers = self._two_tokenizers or (self.processing_class, None)
+        if tokenizers[0] is not None:
+            save_tokenizers(Path(output_dir or self.args.output_dir), *tokenizers)
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Do nothing: `check_push` has made the repository before training."""
@@ -310,6 +316,26 @@ class VaswaniTrainer(Seq2SeqTrainer):
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
+
+    # Loss (section 5.4)
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """The model's loss, and that of the head that learns alignments."""
+        links, aligning = inputs.pop(PIECE_LINKS, None), self.guided_alignment
+        if links is None or aligning is None:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        with aligning.watching():
+            loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        added = aligning.loss(links, inputs["attention_mask"], inputs["labels"], num_items_in_batch)
+        if self.args.average_tokens_across_devices and num_items_in_batch is not None:
+            added = added * self.accelerator.num_processes  # as the library scales the model's
+        return (loss + added, outputs) if return_outputs else loss + added
 
     # Figures
 

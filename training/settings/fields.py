@@ -35,8 +35,9 @@ NOISE = ("upper_case_noise", "title_case_noise", "lower_case_noise", "typo_noise
 GENERAL_FILES = ("general_source", "general_target", "general_file")
 
 # Fields of the model that follow from the tokenizer or from the run, and are not to be chosen.
-_NOT_CHOSEN = {"is_encoder_decoder", "use_cache", "target_vocab_size"} | {
-    f"{token}_token_id" for token in ("pad", "eos", "bos", "decoder_start")
+_NOT_CHOSEN = {
+    *("is_encoder_decoder", "use_cache", "target_vocab_size", "alignment_layer", "alignment_head"),
+    *(f"{token}_token_id" for token in ("pad", "eos", "bos", "decoder_start")),
 }
 # A paragraph `name: text` of a docstring's section `Args:`.
 _ARGUMENT = re.compile(r"^    (\w+): (.+(?:\n     .+)*)", re.MULTILINE)
@@ -102,6 +103,13 @@ class DataArguments:
     train_file: list[str] = field(
         default_factory=list,
         metadata={"help": "files of training pairs, .tsv or .jsonl, plain or .gz"},
+    )
+    guided_alignment: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "files of word alignments that a head learns, as `0-0 1-2`, line by line as in "
+            "train_source"
+        },
     )
     validation_source: list[str] = field(
         default_factory=list,
@@ -400,6 +408,41 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "help": "leave NaN and infinite losses out of the logged mean, for which every update "
             "waits for the device"
         },
+    )
+    guided_alignment_weight: float = field(
+        default=0.05,  # Garg et al. 2019
+        metadata={"help": "factor of the loss of the alignments"},
+    )
+    guided_alignment_layer: int | None = field(
+        default=None,
+        metadata={
+            "help": "layer of the decoder that learns alignments, counted from 0; that of the "
+            "trained model, or the last but one, unless given"
+        },
+    )
+    guided_alignment_head: int | None = field(
+        default=None,
+        metadata={
+            "help": "its head that learns them, counted from 0; that of the trained model, or the "
+            "first, unless given"
+        },
+    )
+    distillation_teacher: str | None = field(
+        default=None,
+        metadata={
+            "help": "trained model whose distribution over the pieces is learned beside the "
+            "targets, a folder or an id on the Hub; its tokenizer is used"
+        },
+    )
+    distillation_weight: float = field(
+        default=0.5,  # Kim and Rush 2016
+        metadata={
+            "help": "the teacher's share of the target distribution, the labels have the rest"
+        },
+    )
+    distillation_top_k: int = field(
+        default=8,  # Tan et al. 2019
+        metadata={"help": "pieces of the teacher's distribution that are kept, the likeliest ones"},
     )
     task: str = field(
         default=TRANSLATION,

@@ -40,6 +40,8 @@ def check_together(arguments: Arguments) -> None:
     check_warmup(training)
     check_task(arguments)
     check_redrawn(arguments)
+    check_alignment(arguments)
+    check_distillation(arguments)
     has_files = data.train_source or data.train_file or data.train_trees or data.corpora
     if has_files and not (
         data.dataset or data.validation_source or data.validation_file or data.validation_trees
@@ -71,6 +73,61 @@ def check_task(arguments: Arguments) -> None:
     for name in ("segmented", "swap_sides"):
         if task == PARSING and getattr(data, name):
             raise ValueError(f"{name}=True is for translation, got task={task}; leave it out.")
+
+
+def check_alignment(arguments: Arguments) -> None:
+    """Refuse settings of alignments where none are named, and what they cannot be learned with.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+    data, training = arguments.data, arguments.training
+    if data.guided_alignment or any('"guided_alignment"' in text for text in data.corpora):
+        for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
+            if (getattr(training, name, None) or {}).get("use_reentrant"):
+                raise ValueError(
+                    f"{name}: use_reentrant=true would keep gradients from the head that "
+                    f"guided_alignment trains; leave it out."
+                )
+        if training.lora_rank is not None:
+            raise ValueError(
+                "guided_alignment names its head in the model's configuration, which an adapter "
+                "does not hold; leave out lora_rank."
+            )
+        if training.n_gpu > 1:
+            raise ValueError(
+                f"guided_alignment takes one GPU a process, and this one has {training.n_gpu}; "
+                f"start it by `accelerate launch`."
+            )
+        return
+    for name in ("weight", "layer", "head"):
+        setting = f"guided_alignment_{name}"
+        if arguments.chosen.get(setting) is not None:
+            raise ValueError(
+                f"{setting}={arguments.chosen[setting]} needs alignments, and none are named; set "
+                f"guided_alignment."
+            )
+
+
+def check_distillation(arguments: Arguments) -> None:
+    """Refuse settings of a teacher where none is named, and text that it could not read beforehand.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+    teacher = arguments.training.distillation_teacher
+    for name in ("weight", "top_k"):
+        setting = f"distillation_{name}"
+        if not teacher and arguments.chosen.get(setting) is not None:
+            raise ValueError(
+                f"{setting}={arguments.chosen[setting]} needs a teacher, and none is named; set "
+                f"distillation_teacher."
+            )
+    if teacher and (setting := arguments.data.streamed_by):
+        raise ValueError(
+            f"distillation_teacher reads all training pairs beforehand, and {setting} reads or "
+            f"draws them during training; leave one of them out."
+        )
 
 
 def check_start(arguments: Arguments) -> None:
@@ -157,6 +214,13 @@ def check_redrawn(arguments: Arguments) -> None:
     check_stages(data.stages, arguments.training.max_steps)
     if data.stages and not data.corpora:
         raise ValueError("stages mix corpora, and there are none; name them in corpora.")
+    if setting is not None and (
+        data.guided_alignment or any('"guided_alignment"' in text for text in data.corpora)
+    ):
+        raise ValueError(
+            f"guided_alignment does not go with {setting}: links are of the pieces that pairs have "
+            f"without it; leave one of them out."
+        )
     if setting in (None, "stages"):
         return
     if arguments.training.task == PARSING:

@@ -40,7 +40,7 @@ def add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         metavar="[PAIR=]FOLDER",
         help="a folder or a Hub id, of a model or an adapter; with --engine ctranslate2, a folder "
         "of CTranslate2. In front, such as en-de=, the languages (default: those that the card "
-        "names). Several --model serve several pairs; adapters on one base share its weights",
+        "names). Several --model serve several pairs; adapters on one base share what they leave",
     )
     parser.add_argument(
         "--host",

@@ -28,6 +28,7 @@ from ..modeling_vaswani import (
 from ..translation.loading import load_tokenizers
 from .differences import Differences, listed
 from .folders import load_vaswani
+from .heads import with_aligning_head_first
 from .targets import AnyPath, check_target, new_folder
 
 
@@ -51,7 +52,8 @@ def to_ctranslate2(source: AnyPath, target: AnyPath, *, quantization: str | None
 
     With the tokenizers and `generation_config.json` in it, it is all that `CTranslate2Translator`
     needs. It holds a table of `max_position_embeddings` positions, also of sinusoidal ones; for
-    more, raise that entry of `config.json` and convert again.
+    more, raise that entry of `config.json` and convert again. Where a head was trained to align,
+    the attention that CTranslate2 returns is that head's.
 
     Args:
         source: a Vaswani folder or its id on the Hub, with its tokenizer, and in `target_tokenizer`
@@ -78,7 +80,7 @@ def to_ctranslate2(source: AnyPath, target: AnyPath, *, quantization: str | None
     tokenizer, target_tokenizer = load_tokenizers(found)
     differences = Differences(f"{source} to CTranslate2")
     _refuse_settings(model.generation_config, differences)
-    spec = _SpecBuilder(model).spec
+    spec = _SpecBuilder(with_aligning_head_first(model)).spec
     _set_vocabularies(spec, model, tokenizer, target_tokenizer or tokenizer, differences)
     differences.check()
 
@@ -154,6 +156,10 @@ class _SpecBuilder:
         self.utils = require("ctranslate2.converters.utils")
         self.config: VaswaniConfig = model.config
         self.head_width = max(self.config.head_widths)
+        # The head that `return_attention` tells of: the first one of this layer.
+        alignment = {}
+        if self.config.alignment_layer is not None:
+            alignment = {"alignment_layer": self.config.alignment_layer, "alignment_heads": 1}
         encoder, decoder = (
             kind(
                 num_layers,
@@ -161,10 +167,11 @@ class _SpecBuilder:
                 pre_norm=self.config.final_norm,
                 activation=self.common.Activation[ACTIVATIONS[self.config.activation_function]],
                 head_dim=self.head_width,
+                **options,
             )
-            for kind, num_layers in (
-                (self.specs.TransformerEncoderSpec, self.config.encoder_layers),
-                (self.specs.TransformerDecoderSpec, self.config.decoder_layers),
+            for kind, num_layers, options in (
+                (self.specs.TransformerEncoderSpec, self.config.encoder_layers, {}),
+                (self.specs.TransformerDecoderSpec, self.config.decoder_layers, alignment),
             )
         )
         with torch.no_grad():

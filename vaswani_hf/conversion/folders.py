@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import CONFIG_NAME
 
 from ..configuration_vaswani import VaswaniConfig
-from ..hub.folder import check_folder
+from ..hub.folder import check_folder, refuse_adapter
 from ..modeling_vaswani import VaswaniForConditionalGeneration
 from ..translation.loading import check_finite
 from .targets import AnyPath
@@ -46,6 +46,7 @@ def load_config(folder: Path, source: AnyPath, kind: type[PreTrainedConfig]) -> 
     Raises:
         ValueError: if there is none, or one that cannot be read or is of another model.
     """
+    refuse_adapter(folder, source)
     if not (folder / CONFIG_NAME).is_file():
         raise ValueError(f"{source} is not a model's folder: it has no {CONFIG_NAME}.")
     try:

@@ -26,7 +26,7 @@ from transformers import (
     MarianMTModel,
     PreTrainedConfig,
 )
-from transformers.utils import logging
+from transformers.utils import CONFIG_NAME, logging
 
 from ..configuration_vaswani import VaswaniConfig
 from ..extras import require
@@ -45,7 +45,13 @@ from .positions import (
     pairs_to_halves,
     permute_model_dimension,
 )
-from .sentencepieces import NotTheSameError, are_marians, fast_tokenizers, marian_tokenizer
+from .sentencepieces import (
+    NotTheSameError,
+    are_marians,
+    fast_tokenizers,
+    load_sentencepiece,
+    marian_tokenizer,
+)
 from .targets import AnyPath, check_target, new_folder
 from .tensors import TensorReader, build_model
 
@@ -113,9 +119,13 @@ def from_marian(
     _refuse_settings(config, differences)
     differences.check()
     tokenizer, _ = _load_tokenizers(folder)
+    _refuse_ids_without_rows(tokenizer, config, differences)
+    differences.check()
     tokenizer, target_tokenizer = _as_fast(tokenizer, sample)
     marian = _load_marian(folder, source, differences)
     model = vaswani_from_marian(marian).to(_dtype(config))
+    model.name_or_path = str(source)
+    check_finite(model)
     with new_folder(target) as folder:
         export(model, tokenizer, folder, target_tokenizer=target_tokenizer)
 
@@ -253,9 +263,11 @@ def _load_marian(folder: Path, source: AnyPath, differences: Differences) -> Mar
     """In float32, where Marian builds tables of positions that are not stored."""
     if not any(any(folder.glob(pattern)) for pattern in ("*.safetensors", "*.bin")):
         raise ValueError(f"{source} has no weights: no .safetensors file and no .bin file.")
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # the library's report of what is listed below
     try:
         model, loading = MarianMTModel.from_pretrained(
-            folder, dtype=torch.float32, output_loading_info=True
+            folder, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
         )
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
@@ -265,9 +277,15 @@ def _load_marian(folder: Path, source: AnyPath, differences: Differences) -> Mar
             f"The weights of {source} are damaged or hold Python objects, which are never loaded. "
             f"Fetch the model again, or save it with save_pretrained, which writes safetensors."
         ) from error
-    check_finite(model)
+    finally:
+        logging.set_verbosity(verbosity)
+    for name, *shapes in sorted(loading["mismatched_keys"]):
+        found, expected = map(tuple, shapes)
+        differences.add(f"{name} has shape {found}, its {CONFIG_NAME} says {expected}")
     for name in sorted(loading["missing_keys"]):
         differences.add(f"{name} is missing")
+    for name in sorted(loading["unexpected_keys"]):
+        differences.add(f"{name} has no place in the model of its {CONFIG_NAME}")
     differences.check()
     return model
 
@@ -280,6 +298,8 @@ def _load_tokenizers(folder: Path) -> tuple[Any, Any]:
         require("sentencepiece")
         raise
     except ValueError as error:
+        for path in sorted(folder.glob("*.spm")):
+            load_sentencepiece(path)  # names it if it is damaged
         raise ValueError(
             f"{error} A MarianTokenizer is source.spm, target.spm and vocab.json, and needs "
             f'pip install "vaswani-hf[export]".'
@@ -342,6 +362,21 @@ def _refuse_settings(config: MarianConfig, differences: Differences) -> None:
     differences.refuse_if(
         config.pad_token_id is None, "pad_token_id is None, but padding needs an id here"
     )
+
+
+def _refuse_ids_without_rows(
+    tokenizer: Any, config: MarianConfig, differences: Differences
+) -> None:
+    """Note a vocabulary of another model, whose ids the embeddings lack."""
+    vocabularies = {"source": (tokenizer.get_vocab(), config.vocab_size)}
+    if getattr(tokenizer, "separate_vocabs", False):
+        vocabularies["target"] = (tokenizer.target_encoder, config.decoder_vocab_size)
+    for side, (pieces, rows) in vocabularies.items():
+        largest = max(pieces.values(), default=-1)
+        differences.refuse_if(
+            largest >= rows,
+            f"the {side}'s vocabulary has ids up to {largest}, the model embeds {rows} pieces",
+        )
 
 
 def _vaswani_config(marian: MarianMTModel, is_sinusoidal: bool, has_bias: bool) -> VaswaniConfig:

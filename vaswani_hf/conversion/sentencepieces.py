@@ -31,7 +31,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from ..extras import require
-from ..translation.tokenizer_file import SENTENCEPIECE, SETTINGS_OF_MARIAN
+from ..hub.names import SENTENCEPIECE, SETTINGS_OF_MARIAN
 
 
 logger = logging.get_logger(__name__)
@@ -45,8 +45,10 @@ NORMAL, USER_DEFINED = 1, 4  # types of pieces, in sentencepiece_model.proto
 UNIGRAM, BPE = 1, 2  # types of models
 UNKNOWN_PENALTY = 10.0  # by which SentencePiece scores an unknown character below all pieces
 ROUNDING = 1e-3  # of a sum of scores in float32
+MODEL_FILE = PreTrainedTokenizerFast.vocab_files_names["vocab_file"]  # tokenizer.model
 UNKNOWN_CHARACTER = "\uffff"  # which is no character
 OUTER_SPACES = Regex("^ +| +$")
+OUTER_WHITESPACE = Regex(r"^\s+|\s+$")  # `str.strip()`, by which Marian's text ends
 SAMPLE_LINES, SAMPLE_PIECES = 1000, 30  # of a made-up sample: lines, and most pieces of a line
 # Written with other characters, or not at all, by most normalizations; or in no vocabulary.
 ODDITIES = (
@@ -62,8 +64,9 @@ class NotTheSameError(ValueError):
 def fast_tokenizers(marian: Any, sample: Sequence[tuple[str, str]] | None = None) -> Tokenizers:
     """Fast tokenizers that make the ids and the text that a `MarianTokenizer` makes.
 
-    Their configurations keep the SentencePiece models, of which `marian_tokenizer` makes the
-    `MarianTokenizer` again. Text cannot name special pieces: `</s>` is spelled.
+    They keep the paths of the SentencePiece models, which `hub.folder.save_tokenizers` copies, and
+    of which `marian_tokenizer` makes the `MarianTokenizer` again. Text cannot name special pieces:
+    `</s>` is spelled.
 
     Args:
         marian: a `MarianTokenizer`.
@@ -75,11 +78,18 @@ def fast_tokenizers(marian: Any, sample: Sequence[tuple[str, str]] | None = None
 
     Raises:
         NotTheSameError: if they make other ids or other text of the sample, or cannot be made.
+        ValueError: if a SentencePiece model and its vocabulary have no piece in common.
         ImportError: if a package is missing.
     """
     target_ids = marian.target_encoder if marian.separate_vocabs else marian.encoder
-    source = _Side("source.spm", marian.spm_source, marian.encoder, marian)
-    target = _Side("target.spm", marian.spm_target, target_ids, marian)
+    source_path, target_path = map(Path, marian.spm_files)
+    source = _Side(source_path, marian.spm_source, marian.encoder, marian)
+    target = _Side(target_path, marian.spm_target, target_ids, marian)
+    for side in (source, target):
+        if side.scores.keys().isdisjoint(side.ids):
+            raise ValueError(
+                f"The vocabulary has none of the pieces of {side.path}: they are of two models."
+            )
     if source.special != target.special:
         raise NotTheSameError("the special pieces have other ids on the side of the targets")
     sides = [source, target]
@@ -103,14 +113,14 @@ class _Side:
     """One side of a `MarianTokenizer`: a SentencePiece model, and the ids of pieces.
 
     Args:
-        name: of the model's file, for messages.
+        path: of the model's file.
         processor: has the model.
         ids: of the vocabulary; its pieces are those of this model and others.
         marian: the tokenizer.
     """
 
-    def __init__(self, name: str, processor: Any, ids: Mapping[str, int], marian: Any) -> None:
-        self.name, self.ids, self.marian = name, ids, marian
+    def __init__(self, path: Path, processor: Any, ids: Mapping[str, int], marian: Any) -> None:
+        self.path, self.name, self.ids, self.marian = path, path.name, ids, marian
         self.content = processor.serialized_model_proto()
         self.proto = require("sentencepiece.sentencepiece_model_pb2").ModelProto()
         self.proto.ParseFromString(self.content)
@@ -148,7 +158,7 @@ class _Side:
                 decoders.Replace(FOREIGN, ""),
                 decoders.Replace(MARK, " "),
                 decoders.Fuse(),
-                decoders.Replace(OUTER_SPACES, ""),
+                decoders.Replace(OUTER_WHITESPACE, ""),
             ]
         )
         tokenizer.post_processor = processors.TemplateProcessing(
@@ -166,7 +176,8 @@ class _Side:
             model_input_names=["input_ids", "attention_mask"],
             clean_up_tokenization_spaces=False,
             split_special_tokens=True,
-            **{SENTENCEPIECE: base64.b64encode(self.content).decode()},
+            vocab_file=str(self.path),
+            **{SENTENCEPIECE: MODEL_FILE},
             **{key: value for key, value in settings.items() if value is not None},
         )
 
@@ -278,6 +289,20 @@ def _refuse_differences(
         )
 
 
+def load_sentencepiece(path: Path) -> Any:
+    """The processor of a SentencePiece model's file.
+
+    Raises:
+        ValueError: if it is damaged, or another file.
+        ImportError: if sentencepiece is not installed.
+    """
+    sentencepiece = require("sentencepiece")
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except (RuntimeError, OSError) as error:
+        raise ValueError(f"{path} is no model of SentencePiece, or damaged.") from error
+
+
 def are_marians(*tokenizers: Any) -> bool:
     """Whether all of them were made by `fast_tokenizers`."""
     return all(SENTENCEPIECE in each.init_kwargs for each in tokenizers)
@@ -294,6 +319,7 @@ def marian_tokenizer(tokenizer: Any, target_tokenizer: Any = None) -> Any | None
         `None` if the tokenizers were not made by `fast_tokenizers`.
 
     Raises:
+        ValueError: if the file of a SentencePiece model is missing.
         ImportError: if a package is missing.
     """
     both = (tokenizer, target_tokenizer or tokenizer)
@@ -311,8 +337,7 @@ def marian_tokenizer(tokenizer: Any, target_tokenizer: Any = None) -> Any | None
     with tempfile.TemporaryDirectory(prefix="vaswani_hf_") as name:
         folder = Path(name)
         for side, each, vocabulary in zip(("source", "target"), both, vocabularies, strict=True):
-            content = base64.b64decode(each.init_kwargs[SENTENCEPIECE])
-            (folder / f"{side}.spm").write_bytes(content)
+            (folder / f"{side}.spm").write_bytes(_sentencepiece_model(each))
             ordered = dict(sorted(vocabulary.items(), key=lambda item: item[1]))
             (folder / f"{side}.json").write_text(json.dumps(ordered), encoding="utf-8")
         return MarianTokenizer(
@@ -329,3 +354,16 @@ def marian_tokenizer(tokenizer: Any, target_tokenizer: Any = None) -> Any | None
                 if key in tokenizer.init_kwargs
             },
         )
+
+
+def _sentencepiece_model(tokenizer: Any) -> bytes:
+    """The content of the model's file, which older folders have as base64 in its place."""
+    entry = tokenizer.init_kwargs[SENTENCEPIECE]
+    if entry != MODEL_FILE:
+        return base64.b64decode(entry)
+    if not tokenizer.can_save_slow_tokenizer:
+        raise ValueError(
+            f"{tokenizer.name_or_path or 'The tokenizer'} has lost its SentencePiece model, "
+            f"{MODEL_FILE}; copy it from the folder that `convert --from marian` wrote."
+        )
+    return Path(tokenizer.vocab_file).read_bytes()

@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """How good are translations? By sacrebleu's metrics, with their confidence."""
 
+from .alignments import AlignmentScore
 from .comparison import Comparison, SystemScore, compare
 from .metrics import Metric, Score
 from .resampling import resamples
@@ -9,6 +10,7 @@ from .sources import LengthBin, count_copied, count_empty, count_tokens, scores_
 
 
 __all__ = [
+    "AlignmentScore",
     "Comparison",
     "Difference",
     "LengthBin",

@@ -12,9 +12,10 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.constants import REPOCARD_NAME as CARD
 
+from .names import RESULTS, TARGET_TOKENIZER
+
 
 TEMPLATE = "model_card.md"
-RESULTS = "results.json"
 # Of a score in the results: how it is written, and the Hub's name of its metric.
 METRICS = {"bleu": ("BLEU", "sacrebleu"), "chrf++": ("chrF++", "chrf"), "f1": ("F1", "f1")}
 _LANGUAGE = re.compile("[a-z]{2,3}|multilingual|code")
@@ -40,7 +41,14 @@ def write_model_card(
         dataset: id of the training data, if it is on the Hub.
     """
     folder = Path(folder)
-    card = make_card(folder.name, results, languages=languages, license=license, dataset=dataset)
+    card = make_card(
+        folder.name,
+        results,
+        languages=languages,
+        license=license,
+        dataset=dataset,
+        has_target_tokenizer=(folder / TARGET_TOKENIZER).is_dir(),
+    )
     card.save(folder / CARD)
 
 
@@ -51,6 +59,7 @@ def make_card(
     languages: Sequence[str] = (),
     license: str | None = None,
     dataset: str | None = None,
+    has_target_tokenizer: bool = False,
 ) -> ModelCard:
     """The card of a model.
 
@@ -60,6 +69,7 @@ def make_card(
         languages: likewise; the metadata has the codes, the text the names.
         license: likewise.
         dataset: likewise.
+        has_target_tokenizer: whether the target has a tokenizer of its own.
     """
     scores = results.get("scores") or {}
     parses = (results.get("chosen") or {}).get("task") == "parsing"
@@ -100,6 +110,7 @@ def make_card(
         results=results,
         scores=scores,
         parses=parses,
+        has_target_tokenizer=has_target_tokenizer,
         adapter=adapter,
         languages=" to ".join(map(language_name, languages)) if len(languages) == 2 else "",
     )
@@ -162,7 +173,14 @@ def card_for_push(
         if found:
             old.data["language"] = found
         return old
-    return make_card(repo_id, results or {}, languages=found, license=license, dataset=dataset)
+    return make_card(
+        repo_id,
+        results or {},
+        languages=found,
+        license=license,
+        dataset=dataset,
+        has_target_tokenizer=(folder / TARGET_TOKENIZER).is_dir(),
+    )
 
 
 def card_languages(folder: Path) -> list[str]:

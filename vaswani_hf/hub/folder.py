@@ -16,7 +16,15 @@ from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHT
 
 from ..configuration_vaswani import TRANSLATION_TASK, VaswaniConfig
 from ..modeling_vaswani import VaswaniForConditionalGeneration
-from .names import ADAPTER_CONFIG, AUTO_MAP, PICKLES, PIPELINE, REMOTE_CODE, TARGET_TOKENIZER
+from .names import (
+    ADAPTER_CONFIG,
+    AUTO_MAP,
+    PICKLES,
+    PIPELINE,
+    REMOTE_CODE,
+    SENTENCEPIECE,
+    TARGET_TOKENIZER,
+)
 
 
 MAX_SHOWN = 5  # differences in an error
@@ -68,9 +76,16 @@ def save_tokenizers(
     target_tokenizer: PreTrainedTokenizerBase | None,
 ) -> None:
     """Save the tokenizer, and in a subfolder the target's where it has one of its own."""
-    tokenizer.save_pretrained(folder)
+    _save_tokenizer(tokenizer, folder)
     if target_tokenizer is not None:
-        target_tokenizer.save_pretrained(folder / TARGET_TOKENIZER)
+        _save_tokenizer(target_tokenizer, folder / TARGET_TOKENIZER)
+
+
+def _save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    tokenizer.save_pretrained(folder)
+    # The library reads the SentencePiece model of a fast tokenizer, but leaves it behind here.
+    if SENTENCEPIECE in tokenizer.init_kwargs and tokenizer.can_save_slow_tokenizer:
+        tokenizer.save_vocabulary(str(folder))
 
 
 def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[str, Any]:
@@ -90,11 +105,7 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
             fit each other.
     """
     folder, name = Path(folder), name or str(folder)
-    if (folder / ADAPTER_CONFIG).is_file():
-        raise ValueError(
-            f"{name} is an adapter, and a whole model is needed here: "
-            f"vaswani-hf merge {name} NEW_FOLDER makes one of it and its base."
-        )
+    refuse_adapter(folder, name)
     config = _read_object(folder / CONFIG_NAME, name)
     shapes = _shapes_of_weights(folder, name)
     if config.get("model_type") != VaswaniConfig.model_type:
@@ -113,6 +124,15 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
             + more
         )
     return config
+
+
+def refuse_adapter(folder: Path, name: str | PathLike[str]) -> None:
+    """Raise a `ValueError` that tells the way out, if a folder holds an adapter and no model."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        raise ValueError(
+            f"{name} is an adapter, and a whole model is needed here: "
+            f"vaswani-hf merge {name} NEW_FOLDER makes one of it and its base."
+        )
 
 
 def _read_object(path: Path, name: str) -> dict[str, Any]:

@@ -32,6 +32,9 @@ PIPELINE = {
     "type": "text",
 }
 TARGET_TOKENIZER = "target_tokenizer"  # the subfolder, where the target has one of its own
+# Entries of a tokenizer's configuration that was made of Marian's, so that Marian's can be made of
+# it again: the file beside it that is the SentencePiece model, and settings.
+SENTENCEPIECE, SETTINGS_OF_MARIAN = "sentencepiece_model", ("source_lang", "target_lang")
 # What PEFT writes of an adapter, in place of a model's config.json and weights.
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 # What training/run.py leaves beside a model.

@@ -72,8 +72,7 @@ def read_xliff(text: str) -> Document:
         segmented = unit.elements.get("seg-source")
         if segmented is not None:
             raw = data[slice(*segmented.inner)].decode()
-        content = list(_contents(raw))
-        if not any(isinstance(piece, MarkedText) for piece in content):
+        if not raw.strip():
             continue
         start_tag = data[source.start : source.inner[0]].decode()
         prefix = re.match(r"<((?:[^\s:>]+:)?)source", start_tag)
@@ -89,7 +88,7 @@ def read_xliff(text: str) -> Document:
             opening = _STATE.sub("", opening).removesuffix("/>").rstrip().removesuffix(">")
             kept = data[end : target.start].decode() + opening + ">"
             end = target.end
-        pieces += [kept, *content, f"</{name}>"]
+        pieces += [kept, *_contents(raw), f"</{name}>"]
     return Document([*pieces, data[end:].decode()], escape_xml)
 
 

@@ -5,12 +5,13 @@ A head looks at the source twice for each target piece: at the step that predict
 the next one, which reads it. Which of the two aligns differs between heads and models: Garg et al.
 (2019) take the first, Chen et al. (2020) and Kobayashi et al. (2020) found the second better.
 
-Most heads do not align. What a caller does not name is chosen by prediction difference (Li et al.
-2019, "On the Word Alignment from Neural Machine Translation"): the source piece that matters to a
-target piece is the one without which that piece, all others given, loses most log-probability. The
-head and step are taken that look most at that source piece most often, over all target pieces of a
-sample. This needs no reference alignments and no gradients, and depends on nothing but the model
-and the sample.
+A head that was trained to align (`alignment_layer` and `alignment_head` of a model's configuration)
+is taken, at the step that predicts, as it was trained. Of other models most heads do not align.
+What a caller does not name is chosen by prediction difference (Li et al. 2019, "On the Word
+Alignment from Neural Machine Translation"): the source piece that matters to a target piece is the
+one without which that piece, all others given, loses most log-probability. The head and step are
+taken that look most at that source piece most often, over all target pieces of a sample. This needs
+no reference alignments and no gradients, and depends on nothing but the model and the sample.
 """
 
 import threading
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from ..text.pharaoh import format_links
 from .forcing import end_ids_of, forced, forced_log_probs
 from .pairs import Pair, PairError, PairReader, Side
 from .words import Segmentation, segment
@@ -65,7 +67,15 @@ class Alignment:
     @property
     def pharaoh(self) -> str:
         """The pairs in the format of Pharaoh, such as `0-0 1-2`, source first."""
-        return " ".join(f"{source}-{target}" for source, target in self.pairs)
+        return format_links(self.pairs)
+
+
+def trained_head(model: Any) -> Head | None:
+    """The head of a model that was trained to align, if any was."""
+    layer, head = (getattr(model.config, f"alignment_{part}", None) for part in ("layer", "head"))
+    if not isinstance(layer, int) or not isinstance(head, int):
+        return None
+    return Head(layer, head, PREDICTS)
 
 
 class Aligner:
@@ -162,9 +172,10 @@ class Aligner:
     ) -> Head:
         """The head that is named; what is not named is what agrees best with the sample.
 
-        How the heads agree is kept with the model, and not asked again but for a sample of at least
-        twice the size. Of heads that agree equally often the first is taken, and of a sample that
-        says nothing the first of all.
+        A head that was trained to align needs no sample, unless another one is named. How the heads
+        agree is kept with the model, and not asked again but for a sample of at least twice the
+        size. Of heads that agree equally often the first is taken, and of a sample that says
+        nothing the first of all.
 
         Args:
             pairs: the sample is made of the first ones.
@@ -179,6 +190,9 @@ class Aligner:
             raise ValueError(f'step must be "{READS}" or "{PREDICTS}", got {step=}.')
         if layer is not None and head is not None and step is not None:
             return Head(layer, head, step)
+        trained = trained_head(self.model)
+        if trained and layer in (None, trained.layer) and head in (None, trained.head):
+            return trained._replace(step=step or trained.step)
         size, rates = _agreement.get(self.model, (0, {}))
         if size < SAMPLE_PAIRS:
             sample = self.sample(pairs)

@@ -7,13 +7,11 @@ from typing import Any, Self
 
 from tokenizers import Tokenizer
 
+from ..hub.names import SENTENCEPIECE, SETTINGS_OF_MARIAN
 from .loading import read_json
 from .options import first_given
 
 
-# What a tokenizer that was made of Marian's keeps, so that Marian's can be made of it again: its
-# SentencePiece model, and settings.
-SENTENCEPIECE, SETTINGS_OF_MARIAN = "sentencepiece_model", ("source_lang", "target_lang")
 # Entries of tokenizer_config.json that change neither ids nor text.
 IDLE = {
     *("backend", "is_local", "local_files_only", "model_input_names", "model_max_length"),

@@ -212,8 +212,8 @@ class Translator(TextTranslator):
     ) -> Self:
         """A translator by this one's model with an adapter of PEFT merged into it.
 
-        This one is not changed. Both share the matrices that the adapter leaves alone, so that
-        several adapters on one base need little more memory than the base.
+        This one is not changed. Both share the matrices that the adapter leaves alone; of those
+        that it adapts, each has its own.
 
         Args:
             folder: of the adapter, or its id on the Hub. It is merged into this model, whatever
@@ -407,8 +407,9 @@ class Translator(TextTranslator):
     ) -> Any:
         """Which source words the words of targets come from, by where a head looks.
 
-        What is not named of layer, head and step is chosen by a sample of the first pairs, once for
-        a model: `vaswani_hf.translation.alignment` says how.
+        What is not named of layer, head and step is that of the head that was trained to align, if
+        any was; else it is chosen by a sample of the first pairs, once for a model:
+        `vaswani_hf.translation.alignment` says how.
 
         Args:
             source: as in `score`.
@@ -458,8 +459,10 @@ class Translator(TextTranslator):
     @cached_property
     def _own_aligner(self) -> Aligner:
         """Aligns by modules of its own, since others may translate by the model meanwhile."""
-        tensors = itertools.chain(self.model.parameters(), self.model.buffers())
-        model = copy.deepcopy(self.model, {id(tensor): tensor for tensor in tensors})
+        model = self.model
+        if not hasattr(model, "hf_device_map"):  # whose modules have hooks that belong to them
+            tensors = itertools.chain(model.parameters(), model.buffers())
+            model = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
         return Aligner(model, self.tokenizer, self.target_tokenizer, self.batch_tokens)
 
     def unknown_id(self) -> int:

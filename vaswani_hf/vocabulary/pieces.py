@@ -11,6 +11,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from ..hub.names import SENTENCEPIECE
+
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 BATCH = 1000  # lines
@@ -62,6 +64,11 @@ class EditableTokenizer:
         """The id of each piece."""
         return self.tokenizer.get_vocab()
 
+    @property
+    def special_ids(self) -> set[int]:
+        """The ids of the pieces that stand beside the model's."""
+        return {entry["id"] for entry in self.content["added_tokens"]}
+
     def spelled(self, text: str) -> list[int]:
         """The ids of a text, without those that end it."""
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -70,7 +77,7 @@ class EditableTokenizer:
         """The ids that come in a text."""
         found: set[int] = set()
         for batch in _batches(lines):
-            for ids in self.tokenizer(batch)["input_ids"]:
+            for ids in self.tokenizer(batch, verbose=False)["input_ids"]:
                 found.update(ids)
         return found
 
@@ -81,7 +88,7 @@ class EditableTokenizer:
         """
         ids = self.ids()
         pieces = {token: piece for piece, token in ids.items()}
-        needed = set(used) | {entry["id"] for entry in self.content["added_tokens"]}
+        needed = used | self.special_ids
         # Words of a dictionary are whole; no text needs those of one character.
         if self.kind != "WordLevel":
             needed |= {token for piece, token in ids.items() if self._is_character(piece)}
@@ -186,8 +193,10 @@ class EditableTokenizer:
         path.write_text(text, encoding="utf-8")
         path = folder / "tokenizer_config.json"
         entries = json.loads(path.read_text(encoding="utf-8"))
-        if entries.pop("added_tokens_decoder", None) is not None:  # tokenizer.json has them too
-            path.write_text(json.dumps(entries, indent=2), encoding="utf-8")
+        # The first is in tokenizer.json too; the second's pieces are the old ones.
+        for name in ("added_tokens_decoder", SENTENCEPIECE):
+            entries.pop(name, None)
+        path.write_text(json.dumps(entries, indent=2), encoding="utf-8")
 
     def _symbols(self, piece: str) -> list[str]:
         """The characters of a piece; the last one may have the mark of a word's end."""

@@ -56,16 +56,22 @@ def trim_vocabulary(
             stays on both.
 
     Raises:
-        ValueError: if the source is no such model, or its tokenizer cannot be edited.
+        ValueError: if the source is no such model, its tokenizer cannot be edited, or a text uses
+            no piece.
         FileNotFoundError: if a file is missing.
         FileExistsError: if the target exists and is not an empty folder.
     """
     model, tokenizers = _load(source, target)
     texts = (source_text, target_text)
-    needed = [
-        tokenizer.needed(tokenizer.used(lines))
-        for tokenizer, lines in zip(tokenizers, _lines(texts, len(tokenizers)), strict=True)
-    ]
+    needed = []
+    for tokenizer, lines in zip(tokenizers, _lines(texts, len(tokenizers)), strict=True):
+        used = tokenizer.used(lines)
+        if used <= tokenizer.special_ids:
+            raise ValueError(
+                f"The {tokenizer.side}'s text uses no piece of the vocabulary; give text like what "
+                f"the model will translate."
+            )
+        needed.append(tokenizer.needed(used))
     pad = model.config.pad_token_id
     kept = [sorted(ids | {pad}) for ids in needed]
     if len(kept) == 2:  # padding has one id on both sides
@@ -116,9 +122,11 @@ def extend_vocabulary(
     model, tokenizers = _load(source, target, source_tags)
     texts = (source_text, target_text)
     rows = []
-    for tokenizer, lines in zip(tokenizers, _lines(texts, len(tokenizers)), strict=True):
+    both = zip(tokenizers, _lines(texts, len(tokenizers)), texts, strict=False)
+    for tokenizer, lines, files in both:
         old = [[token] for token in range(tokenizer.size)]
-        rows.append(old + (tokenizer.learn(lines, num_pieces) if lines else []))
+        is_given = has_text if len(tokenizers) == 1 else bool(files)
+        rows.append(old + (tokenizer.learn(lines, num_pieces) if is_given else []))
     for tag in source_tags:
         rows[0][tokenizers[0].ids()[tag]] = tokenizers[0].spelled(tag)
     _save(_with_rows(model, rows[0], rows[-1]), tokenizers, target, source)

@@ -1,3 +1,4 @@
+import json
 import pickle
 import shutil
 
@@ -286,6 +287,37 @@ def test_differences_of_options_and_vocabularies_are_refused(marian, tmp_path):
     decoder = {"models": ["model.npz"], "vocabs": ["vocab.source.yml"] * 2, "word-penalty": 0.5}
     (tmp_path / "mine" / "decoder.yml").write_text(yaml.safe_dump(decoder))
     assert "word-penalty: 0.5" in refused(ValueError, tmp_path / "mine", tmp_path / "out")
+
+
+def test_what_is_of_another_kind_is_told(marian, tmp_path):
+    shutil.copytree(marian, tmp_path / "mine")
+    path = tmp_path / "mine" / "decoder.yml"
+    decoder = yaml.safe_load(path.read_text())
+    for changes, told in (
+        ({"vocabs": 3}, "vocabs must be a list of files, got 3"),
+        ({"beam-size": "many", "normalize": "lots"}, "2 differences"),
+    ):
+        path.write_text(yaml.safe_dump(decoder | changes))
+        assert told in refused(ValueError, tmp_path / "mine", tmp_path / "out")
+    path.write_bytes(b"\xff\x00")
+    assert f"{path} is not valid YAML" in refused(ValueError, tmp_path / "mine", tmp_path / "out")
+    path.write_text(yaml.safe_dump(decoder))
+    found = arrays(options()) | {"encoder_Wemb": np.float32(3)}
+    write_npz(tmp_path / "mine" / "model.npz", options(), found)
+    told = refused(ValueError, tmp_path / "mine", tmp_path / "out")
+    assert "encoder_Wemb has shape (), expected a matrix" in told
+
+
+def test_a_search_that_is_left_out_is_the_librarys(ours, tmp_path):
+    shutil.copytree(ours, tmp_path / "mine")
+    path = tmp_path / "mine" / "generation_config.json"
+    config = json.loads(path.read_text())
+    for name in ("num_beams", "length_penalty"):
+        del config[name]
+    path.write_text(json.dumps(config))
+    to_marian_npz(tmp_path / "mine", tmp_path / "back")
+    decoder = yaml.safe_load((tmp_path / "back" / "decoder.yml").read_text())
+    assert (decoder["beam-size"], decoder["normalize"]) == (1, 1.0)  # of GenerationMixin
 
 
 def test_weights_that_are_no_numbers_are_refused(marian, tmp_path):

@@ -52,3 +52,12 @@ def test_sizes_are_carried():
     assert found["d_model"] == 32
     assert (found["num_heads"], found["encoder_layers"], found["decoder_layers"]) == (2, 5, 1)
     assert found["layer_norm_eps"] == 1e-6  # of Marian's layers/generic.h
+
+
+def test_a_layer_that_marian_was_told_to_align_by_has_the_aligning_head():
+    """Marian counts layers from 1, and aligns by the first head (its transformer.h)."""
+    found = fields(transformer_guided_alignment_layer="2")
+    assert (found["alignment_layer"], found["alignment_head"]) == (1, 0)
+    assert fields()["alignment_layer"] is None  # `last` is the default, and tells nothing
+    with pytest.raises(ValueError, match="guided-alignment-layer: '4' is none of the 3 layers"):
+        fields(transformer_guided_alignment_layer="4")

@@ -174,6 +174,7 @@ CONTENTS = {
         "tie_word_embeddings": False,
         "final_norm": True,
     },
+    "an aligning head": {"alignment_layer": 1, "alignment_head": 2},
     "shared but untied": {"tie_word_embeddings": False, "activation_function": "silu"},
 }
 
@@ -194,6 +195,7 @@ def test_a_model_of_ours_computes_the_same_in_marian_but_for_wavelengths(content
     ours = make_vaswani(**CONTENTS[content])
     tensors, settings = marian_npz_from_vaswani(ours)
     theirs = vaswani_from_marian_npz(tensors, settings, eos_token_id=2, pad_token_id=1)
+    assert theirs.config.alignment_layer == ours.config.alignment_layer
     with torch.no_grad():
         for side in (theirs.model.encoder, theirs.model.decoder):
             side.embedding.positions.weight.copy_(papers_positions(1024, 24))

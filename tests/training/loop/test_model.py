@@ -5,6 +5,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from tests.training.runs import RECIPE, results_of, write_pairs
@@ -75,6 +76,16 @@ def test_what_does_not_go_together_is_refused_before_the_text_is_read(
     with pytest.raises(SystemExit, match=f"^training/run.py: .*{message}"):
         main(command(folder, "--output_dir", str(tmp_path / "out"), *given))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_trained_model_that_is_damaged_is_told_before_training(folder, tmp_path):
+    shutil.copytree(folder / "model", tmp_path / "torn")
+    tensors = load_file(tmp_path / "torn" / "model.safetensors")
+    tensors["model.encoder.layers.0.feed_forward.inner.bias"][3] = float("inf")
+    save_file(tensors, tmp_path / "torn" / "model.safetensors", {"format": "pt"})
+    start = ["--model_name_or_path", str(tmp_path / "torn")]
+    with pytest.raises(SystemExit, match=r"1 of the 64 values of .* NaN or infinite"):
+        main(command(folder, "--output_dir", str(tmp_path / "out"), *start))
 
 
 def tagged(folder):

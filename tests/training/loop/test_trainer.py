@@ -1,5 +1,6 @@
 """The trainer, and what it needs of the libraries: a contract a test for all that is overridden."""
 
+import copy
 import functools
 import inspect
 import json
@@ -82,6 +83,16 @@ def make_trainer(kind, folder, tokenizer, pairs, *, settings=None, evaluator=Non
 def unchanging(trainer, loader, split, **search):
     """An evaluator that finds every model equally good."""
     return SimpleNamespace(figures={"loss": 1.0}, sentences=6, split=split, search=search)
+
+
+def test_a_checkpoint_has_the_sentencepiece_model_of_its_tokenizer(tmp_path, tokenizer, pairs):
+    tokenizer = copy.deepcopy(tokenizer)
+    (tmp_path / "source.spm").write_bytes(b"a model")
+    tokenizer.vocab_file = str(tmp_path / "source.spm")
+    tokenizer.init_kwargs["sentencepiece_model"] = "tokenizer.model"
+    trainer = make_trainer(VaswaniTrainer, tmp_path / "run", tokenizer, pairs, max_steps=1)
+    trainer.save_model(str(tmp_path / "saved"))
+    assert (tmp_path / "saved" / "tokenizer.model").read_bytes() == b"a model"
 
 
 class Noted(VaswaniTrainer):

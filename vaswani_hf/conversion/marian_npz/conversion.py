@@ -19,6 +19,7 @@ from ...tokenization_vaswani import PAD
 from ...translation.loading import check_finite, load_tokenizers
 from ..differences import Differences
 from ..folders import load_vaswani
+from ..heads import with_aligning_head_first
 from ..targets import AnyPath, check_target, new_folder
 from ..tensors import TensorReader
 from .files import DECODER, MODEL, Files, find_files, read_npz, write_decoder, write_npz
@@ -82,11 +83,15 @@ def from_marian_npz(
     vocabularies = _read_vocabularies(files, source_vocabulary, target_vocabulary)
     names = embedding_names(fields["share_embeddings"])
     for name, vocabulary in zip(names, vocabularies, strict=True):
-        rows = len(tensors.get(name, ()))
-        differences.refuse_if(
-            name in tensors and len(vocabulary.pieces) > rows,
-            f"{vocabulary.path} has {len(vocabulary.pieces)} pieces, but {name} has {rows} rows",
-        )
+        if name not in tensors:
+            continue
+        shape, num_pieces = tuple(tensors[name].shape), len(vocabulary.pieces)
+        if len(shape) != 2:
+            differences.add(f"{name} has shape {shape}, expected a matrix")
+        elif num_pieces > shape[0]:
+            differences.add(
+                f"{vocabulary.path} has {num_pieces} pieces, but {name} has {shape[0]} rows"
+            )
     differences.check()
     pad_token_id = _padding(vocabularies, [tensors[name] for name in names if name in tensors])
     model = read_model(
@@ -204,7 +209,7 @@ def marian_npz_from_vaswani(
         sizes = (config.vocab_size, config.num_target_pieces)
         num_source, num_target = (size - (config.pad_token_id == size - 1) for size in sizes)
         num_rows = (num_source, num_target)
-    tensors = write_tensors(model, num_rows)
+    tensors = write_tensors(with_aligning_head_first(model), num_rows)
     options = model_options(config, num_rows)
     _compare(model, tensors, options, differences.what)
     return tensors, options
@@ -250,6 +255,12 @@ def _name_of_padding(vocabularies: tuple[Vocabulary, Vocabulary], pad_token_id: 
 
 def _search(decoder: Mapping[str, Any], differences: Differences) -> dict[str, Any]:
     """Entries of a generation config, from those of `decoder.yml`."""
+    beams, alpha = decoder.get("beam-size", BEAMS), decoder.get("normalize", 0)
+    differences.refuse_if(
+        type(beams) is not int or beams < 1, f"beam-size: {beams!r} is no positive number"
+    )
+    is_number = isinstance(alpha, int | float)
+    differences.refuse_if(not is_number, f"normalize: {alpha!r} is no number")
     penalty = decoder.get("word-penalty")
     differences.refuse_if(
         bool(penalty), f"word-penalty: {penalty} of {DECODER} would be lost; remove it"
@@ -257,8 +268,8 @@ def _search(decoder: Mapping[str, Any], differences: Differences) -> dict[str, A
     if decoder.get("shortlist"):
         logger.warning("shortlist: %s is not used: any piece can come.", decoder["shortlist"])
     return {
-        "num_beams": decoder.get("beam-size", BEAMS),
-        "length_penalty": float(decoder.get("normalize", 0)),
+        "num_beams": beams,
+        "length_penalty": float(alpha) if is_number else 0.0,
         "allow_unk": bool(decoder.get("allow-unk")),
     }
 
@@ -277,7 +288,8 @@ def _set_search(
 
 
 def _decoder_options(config: GenerationConfig, vocabularies: list[str]) -> dict[str, Any]:
-    penalty = config.length_penalty
+    # Of a config that leaves them out, as many of `MarianMTModel` do, the library's own.
+    penalty = 1.0 if config.length_penalty is None else config.length_penalty
     if getattr(config, "length_penalty_type", POWER) != POWER:
         logger.warning(
             "Marian divides log-probabilities by the length to the power of normalize: %s; the "
@@ -288,7 +300,7 @@ def _decoder_options(config: GenerationConfig, vocabularies: list[str]) -> dict[
         "relative-paths": True,
         "models": [MODEL],
         "vocabs": vocabularies,
-        "beam-size": config.num_beams,
+        "beam-size": config.num_beams or 1,
         "normalize": float(penalty),
         "word-penalty": 0,
         "mini-batch": 32,

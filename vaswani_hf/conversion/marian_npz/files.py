@@ -56,7 +56,10 @@ def find_files(source: Path) -> Files:
 
 
 def _named_files(path: Path) -> Files:
-    decoder = parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    decoder = parse_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path))
+    for name in ("models", "vocabs"):
+        if not isinstance(decoder.get(name) or [], list):
+            raise ValueError(f"{path}: {name} must be a list of files, got {decoder[name]!r}.")
     models, vocabularies = decoder.get("models") or [], decoder.get("vocabs") or []
     if len(models) != 1:
         raise ValueError(

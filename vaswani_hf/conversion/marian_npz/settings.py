@@ -54,6 +54,7 @@ REQUIRED: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}  # here: there
 LAYER_NORM_EPS = 1e-6
+LAST = "last"  # of Marian's layers, which it counts from 1
 
 
 def config_fields(options: Mapping[str, Any], differences: Differences) -> dict[str, Any]:
@@ -94,6 +95,16 @@ def config_fields(options: Mapping[str, Any], differences: Differences) -> dict[
         options["dim-emb"] % 2 == 1, f"dim-emb: {options['dim-emb']} is odd, sinusoids need pairs"
     )
     differences.check()
+    # `last` is Marian's default, and tells nothing of whether a head has learned to align.
+    aligning = options.get("transformer-guided-alignment-layer", LAST)
+    if aligning != LAST:
+        is_there = str(aligning).isdecimal() and 1 <= int(aligning) <= options["dec-depth"]
+        differences.refuse_if(
+            not is_there,
+            f"transformer-guided-alignment-layer: {aligning!r} is none of the "
+            f"{options['dec-depth']} layers",
+        )
+        differences.check()
     is_shared = bool(options.get("tied-embeddings-all") or options.get("tied-embeddings-src"))
     is_tied = bool(options.get("tied-embeddings-all") or options.get("tied-embeddings"))
     return {
@@ -106,6 +117,8 @@ def config_fields(options: Mapping[str, Any], differences: Differences) -> dict[
         "attention_bias": True,
         "output_bias": not options.get("output-omit-bias"),
         "position_encoding": "learned",
+        "alignment_layer": None if aligning == LAST else int(aligning) - 1,
+        "alignment_head": None if aligning == LAST else 0,  # Marian takes the first
     }
 
 
@@ -138,7 +151,9 @@ def model_options(config: VaswaniConfig, num_rows: tuple[int, int]) -> dict[str,
         "transformer-postprocess-emb": "d",
         "transformer-postprocess-top": "n" if config.final_norm else "",
         "transformer-decoder-autoreg": "self-attention",
-        "transformer-guided-alignment-layer": "last",
+        "transformer-guided-alignment-layer": (
+            LAST if config.alignment_layer is None else str(config.alignment_layer + 1)
+        ),
         "transformer-no-projection": False,
         "transformer-rnn-projection": False,
         "transformer-pool": False,

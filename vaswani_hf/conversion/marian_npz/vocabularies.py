@@ -23,6 +23,7 @@ from ...tokenization_vaswani import (
     normalizer_of_segmented_text,
 )
 from ...translation.loading import load_tokenizers
+from ..sentencepieces import load_sentencepiece
 
 
 SPM = ".spm"
@@ -77,11 +78,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 def _read_spm(path: Path) -> Vocabulary:
-    sentencepiece = require("sentencepiece")
-    try:
-        processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except (RuntimeError, OSError) as error:
-        raise ValueError(f"{path} is no model of SentencePiece, or damaged.") from error
+    processor = load_sentencepiece(path)
     if processor.eos_id() < 0:
         raise ValueError(f"{path} lacks the piece {EOS}, which Marian needs.")
     pieces = [processor.id_to_piece(token) for token in range(processor.get_piece_size())]
