@@ -123,9 +123,9 @@ def check_distillation(arguments: Arguments) -> None:
                 f"{setting}={arguments.chosen[setting]} needs a teacher, and none is named; set "
                 f"distillation_teacher."
             )
-    if teacher and (setting := arguments.data.streamed_by):
+    if teacher and (streamed_by := arguments.data.streamed_by):
         raise ValueError(
-            f"distillation_teacher reads all training pairs beforehand, and {setting} reads or "
+            f"distillation_teacher reads all training pairs beforehand, and {streamed_by} reads or "
             f"draws them during training; leave one of them out."
         )
 
