@@ -284,7 +284,7 @@ def test_only_the_side_with_text_grows(tmp_path):
 
 def test_what_cannot_be_edited_is_told(tokenizer, texts, tmp_path):
     export(make_model(len(tokenizer)), tokenizer, tmp_path / "old")
-    empty = {"source_text": [write(tmp_path / "empty.txt", ["", " "])], "target_text": []}
+    empty = {"source_text": [write(tmp_path / "empty.txt", ["", ""])], "target_text": []}
     with pytest.raises(ValueError, match="The source's text uses no piece of the vocabulary"):
         trim_vocabulary(tmp_path / "old", tmp_path / "new", **empty)
     with pytest.raises(ValueError, match=r"num_pieces=3, but the source's text has only 0"):

@@ -44,8 +44,8 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
             beside them.
     """
     if not arguments.corpora:
-        _check_alignment(arguments)
         Noise.of(arguments)  # which checks it
+        _check_alignment(arguments)
         return [CorpusPlan("train", None, arguments)]
     for name in _LIST_FIELDS:
         if getattr(arguments, name):
@@ -133,13 +133,12 @@ def _check_alignment(arguments: DataArguments, where: str = "") -> None:
             f"{len(arguments.train_source)}; give one for each of train_source, and pairs from no "
             f"other place."
         )
-    streamed_by = arguments.streamed_by
-    for is_set, name, why in [
-        (streamed_by, streamed_by, "links are of the pieces that the text is cut into beforehand"),
-        (arguments.segmented, "segmented", "links are of words, and the text is cut into pieces"),
-        (arguments.swap_sides, "swap_sides", "links go from the named source to the named target"),
+    for name, why in [
+        ("streaming", "links are read with the whole text"),
+        ("segmented", "links are of words, and the text is cut into pieces"),
+        ("swap_sides", "links go from the named source to the named target"),
     ]:
-        if is_set:
+        if getattr(arguments, name):
             raise ValueError(
                 f"{where}guided_alignment does not go with {name}: {why}; leave one of them out."
             )

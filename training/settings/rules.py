@@ -39,9 +39,9 @@ def check_together(arguments: Arguments) -> None:
         training.max_padding = 1.0
     check_warmup(training)
     check_task(arguments)
+    check_redrawn(arguments)
     check_alignment(arguments)
     check_distillation(arguments)
-    check_redrawn(arguments)
     has_files = data.train_source or data.train_file or data.train_trees or data.corpora
     if has_files and not (
         data.dataset or data.validation_source or data.validation_file or data.validation_trees
@@ -131,11 +131,10 @@ def check_distillation(arguments: Arguments) -> None:
                 f"{setting}={arguments.chosen[setting]} needs a teacher, and none is named; set "
                 f"distillation_teacher."
             )
-    streamed_by = arguments.data.streamed_by
-    if teacher and streamed_by:
+    if teacher and (streamed_by := arguments.data.streamed_by):
         raise ValueError(
-            f"distillation_teacher reads all training pairs beforehand, and {streamed_by} makes "
-            f"them during training; leave one of them out."
+            f"distillation_teacher reads all training pairs beforehand, and {streamed_by} reads or "
+            f"draws them during training; leave one of them out."
         )
 
 
@@ -223,6 +222,13 @@ def check_redrawn(arguments: Arguments) -> None:
     check_stages(data.stages, arguments.training.max_steps)
     if data.stages and not data.corpora:
         raise ValueError("stages mix corpora, and there are none; name them in corpora.")
+    if setting is not None and (
+        data.guided_alignment or any('"guided_alignment"' in text for text in data.corpora)
+    ):
+        raise ValueError(
+            f"guided_alignment does not go with {setting}: links are of the pieces that pairs have "
+            f"without it; leave one of them out."
+        )
     if setting in (None, "stages"):
         return
     if arguments.training.task == PARSING:

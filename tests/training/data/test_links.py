@@ -128,7 +128,6 @@ def test_a_missing_file_is_told(files):
         ({"train_file": ["more.tsv"]}, "names 1 files and train_source 1; give one for each"),
         ({"train_source": [], "train_target": [], "dataset": "demo"}, "names 1 files and train_s"),
         ({"streaming": True}, "guided_alignment does not go with streaming"),
-        ({"bpe_dropout": 0.1}, "guided_alignment does not go with bpe_dropout: links are of the"),
         ({"swap_sides": True}, "guided_alignment does not go with swap_sides"),
         ({"segmented": True}, "guided_alignment does not go with segmented: links are of words"),
         ({"corpora": ['{"name": "a", "dataset": "demo"}']}, "put .* into a mapping of corpora"),

@@ -137,7 +137,8 @@ def test_a_run_learns_from_a_teacher_and_from_alignments_together(place):
         ("--distillation_weight 0.1", "distillation_weight=0.1 needs a teacher, and none is named"),
         ("--distillation_top_k 4", "distillation_top_k=4 needs a teacher"),
         ("--distillation_teacher a --distillation_weight 1.5", "above 0 and at most 1, got"),
-        ("--distillation_teacher a --streaming true --max_steps 2", "and streaming reads them"),
+        ("--distillation_teacher a --streaming true --max_steps 2", "and streaming reads or"),
+        ("--distillation_teacher a --bpe_dropout 0.1", "and bpe_dropout reads or draws them"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(options, told):

@@ -43,7 +43,8 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(tmp_path):
 
 
 def test_the_recipe_comes_first():
-    with pytest.raises(ValueError, match=r"A recipe must come first \(backward, base, big.*; --help"):
+    told = r"A recipe must come first \(backward, base, big.*; --help"
+    with pytest.raises(ValueError, match=told):
         parse_arguments(["--d_model", "3"])
 
 
