@@ -131,7 +131,8 @@ def _rows(
             clean = without_traces(tree)
             if clean is not None:
                 tokens = linearize(clean, has_words=has_words)
-                row = {"source": sentence_of(clean.words()), "target": " ".join(tokens)}
+                row: dict[str, Any] = {"source": sentence_of(clean.words())}
+                row["target"] = " ".join(tokens)
                 if has_links:
                     row[WORD_LINKS] = links_of_tree(tokens, has_words=has_words)
                 yield row
