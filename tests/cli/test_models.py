@@ -1,4 +1,5 @@
 import argparse
+import os
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,7 @@ def test_a_run_is_told_apart_by_all_of_its_models(folders):
     first, second, text = folders
 
     def digest(*models):
-        with open(text, "rb") as source:
-            run = describe_run(argparse.Namespace(prefix=None), [*map(Path, models)], source)
+        run = describe_run(argparse.Namespace(), [*map(Path, models)], input=os.stat(text))
         return run["model_sha256"]
 
     several = [(first,), (second,), (first, second), (second, first), (first, first)]
