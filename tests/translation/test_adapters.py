@@ -11,6 +11,7 @@ from tests.small_models import small_model
 from vaswani_hf import Translator, VaswaniForConditionalGeneration
 from vaswani_hf.cli import main
 from vaswani_hf.cli.engines import load_translators
+from vaswani_hf.cli.runs import describe_run
 from vaswani_hf.conversion import merge_adapter, to_ctranslate2
 from vaswani_hf.hub.folder import check_folder, export
 
@@ -163,3 +164,21 @@ def test_embeddings_that_would_become_two_are_refused(adapters, tmp_path):
     with pytest.raises(ValueError, match="which are one in its base"):
         merge_adapter(tmp_path / "adapter", tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
+
+
+def test_a_run_is_told_apart_by_its_adapter_too(adapters, tmp_path, monkeypatch):
+    place, _ = adapters
+    (tmp_path / "text").write_text("a b c\n")
+    described = []
+
+    def note(*arguments, **files):
+        described.append(describe_run(*arguments, **files)["model_sha256"])
+        return describe_run(*arguments, **files)
+
+    monkeypatch.setattr("vaswani_hf.cli.translate.describe_run", note)
+    command = ["translate", str(tmp_path / "text"), "--model", str(place / "base"), "--device"]
+    command += ["cpu", "--adapter", str(tmp_path / "adapter"), "--output"]
+    for name in "xy":  # one after the other in the same place
+        shutil.copytree(place / name, tmp_path / "adapter", dirs_exist_ok=True)
+        assert main([*command, str(tmp_path / name)]) == 0
+    assert len(set(described)) == 2

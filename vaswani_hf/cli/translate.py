@@ -331,6 +331,8 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
         from ..hub.download import find
 
         folders = [find(model, revision=arguments.revision) for model in arguments.model]
+        if arguments.adapter is not None:
+            folders.append(find(arguments.adapter))
     files = {"input": os.fstat(source.fileno())}
     if arguments.prefix is not None:
         files["prefix"] = os.stat(arguments.prefix)
