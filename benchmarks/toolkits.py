@@ -669,7 +669,13 @@ def train_toolkit(toolkit: Toolkit, minutes: float) -> None:
             encoding="utf-8",
         ) as process,
     ):
-        timer = threading.Timer(minutes * 60 + TOLERANCE_SECONDS + SECONDS_TO_WRITE, process.kill)
+        is_over = threading.Event()
+
+        def end() -> None:
+            is_over.set()
+            process.kill()
+
+        timer = threading.Timer(minutes * 60 + TOLERANCE_SECONDS + SECONDS_TO_WRITE, end)
         try:
             for line in process.stdout or ():
                 file.write(line)
@@ -680,15 +686,14 @@ def train_toolkit(toolkit: Toolkit, minutes: float) -> None:
                 if match := toolkit.progress.search(line):
                     speeds.append(float(match["speed"]))
         finally:
-            ended_by_itself = timer.is_alive() or not begun
             timer.cancel()
             process.kill()
-    if ended_by_itself:
+    if not is_over.is_set():
         sys.exit(f"{toolkit.name} has ended before its minutes; see {log}.")
     facts = {
         "begun": begun,
         "minutes": minutes,
-        # As it logs them, every 50 updates: without validation, and without a busy core's worst.
+        # The median of what it logs leaves out validation and what else had the core meanwhile.
         "target_tokens_per_second": statistics.median(speeds) if speeds else None,
     }
     write_lines(toolkit.folder / TRAINED, [json.dumps(facts)])
