@@ -19,7 +19,8 @@ import torch
 from torch.optim import lr_scheduler
 
 
-BUFFERS = ("pe", "_float_tensor", "version")  # in a checkpoint, and not learned
+# Others are tables of positions, and what fairseq keeps twice for its fast encoder.
+LEARNED = ("weight", "bias")
 
 
 def main(argv: list[str]) -> None:
@@ -87,7 +88,7 @@ def mean_of(paths: list[str], keys: list[str]) -> tuple[dict[str, Any], int]:
     shared = {
         state[name].data_ptr(): state[name].numel()
         for state, name in weights
-        if name.rpartition(".")[2] not in BUFFERS
+        if name.rpartition(".")[2] in LEARNED
     }
     for key in keys:
         for name, tensor in checkpoint[key].items():

@@ -42,6 +42,7 @@ from transformers import AutoTokenizer
 from benchmarks.back_translation import write_lines
 from benchmarks.report import print_table, write_report
 from training.loop.checkpoints import checkpoints, read_state
+from training.loop.locking import FolderLock
 from training.outcome.averaging import average_checkpoints
 from training.settings.reading import read_options
 from training.settings.recipes import read_recipe
@@ -89,7 +90,8 @@ def main(argv: list[str]) -> None:
     folder = options.output_dir.resolve()
     if not options.only_report:
         contestants = [contestant_of(text) for text in options.toolkit]
-        text = write_text(options.data, folder / "text", options.test_sentences)
+        with FolderLock(folder / "text"):
+            text = write_text(options.data, folder / "text", options.test_sentences)
         for name, python in contestants:
             if name == OURS:
                 run_ours(text, folder, options.marks, options.apart_minutes, read_options(others))

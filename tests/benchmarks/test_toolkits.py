@@ -141,11 +141,12 @@ def test_the_mean_is_that_of_all_checkpoints_and_tied_weights_count_once(tmp_pat
     paths = []
     for value in (1.0, 2.0, 6.0):
         weight = torch.full((2, 3), value)
-        state = {"embedding": weight, "tied": weight, "steps": torch.tensor(int(value))}
+        state = {"embedding.weight": weight, "tied.weight": weight, "pe": torch.ones(9)}
+        state["steps"] = torch.tensor(int(value))
         paths.append(str(tmp_path / f"{value}.pt"))
         torch.save({"model": state, "epoch": value}, paths[-1])
     average, parameters = toolkit_entry.mean_of(paths, ["model"])
-    assert average["model"]["tied"].tolist() == [[3.0] * 3] * 2  # (1 + 2 + 6) / 3
+    assert average["model"]["tied.weight"].tolist() == [[3.0] * 3] * 2  # (1 + 2 + 6) / 3
     assert average["model"]["steps"] == 6 and average["epoch"] == 6.0  # the last one's
     assert parameters == 6
 
