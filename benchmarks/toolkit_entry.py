@@ -4,6 +4,20 @@
 What `benchmarks/toolkits.py` runs in the environment of a toolkit, which has none of our packages:
 one of the toolkit's own programs, or the mean of the weights in its checkpoints. The toolkits were
 written for older versions of Python and torch; `let_it_run` is all that is changed for them.
+
+The environments, each of Python 3.11 with `pip install torch==2.13.0` (the build for CPUs):
+
+joeynmt: `pip install joeynmt==2.3.0 importlib_metadata sentencepiece==0.2.0`.
+
+opennmt: `pip install numpy configargparse pyyaml six sacrebleu rapidfuzz pyonmttok ctranslate2
+sentencepiece tensorboard pyahocorasick spacy fasttext-wheel flask waitress`, then
+`pip install --no-deps OpenNMT-py==3.5.1`, which asks for torch below 2.3.
+
+fairseq: `pip install "pip<24.1"`, then `pip install hydra-core==1.0.7 omegaconf==2.0.6 cffi regex
+sacrebleu tqdm bitarray numpy==1.23.5 sacremoses scikit-learn`, then the wheel without its
+dependencies. Its source lacks files of the extensions that it would build with torch, so the wheel
+is made where there is none, with `"pip<24.1" "setuptools<70" wheel "cython<3" numpy==1.23.5`:
+`pip wheel --no-deps --no-build-isolation fairseq==0.12.2`.
 """
 
 import argparse
