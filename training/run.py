@@ -107,7 +107,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
     tokenizer, target_tokenizer = tokenizers
 
     # Section 3: the model
-    learns_alignment = corpus.has_links
+    learns_alignment = arguments.data.aligned_by is not None
     model = build_model(arguments, *tokenizers, learns_alignment=learns_alignment)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s.", describe_parameters(model))

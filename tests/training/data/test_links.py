@@ -90,7 +90,6 @@ def test_corpora_with_and_without_links_are_mixed(files, tokenizer):
         ]
     )
     corpus = load_corpus(data)
-    assert corpus.has_links
     encoded = encode_pairs(corpus.splits["train"], tokenizer)
     linked = [bool(links) for links in encoded["piece_links"]]
     assert linked == [False] * 4 + [True, True, False, True]
@@ -127,9 +126,6 @@ def test_a_missing_file_is_told(files):
         ({"guided_alignment": ["train.links"] * 2}, "names 2 files and train_source 1"),
         ({"train_file": ["more.tsv"]}, "names 1 files and train_source 1; give one for each"),
         ({"train_source": [], "train_target": [], "dataset": "demo"}, "names 1 files and train_s"),
-        ({"streaming": True}, "guided_alignment does not go with streaming"),
-        ({"swap_sides": True}, "guided_alignment does not go with swap_sides"),
-        ({"segmented": True}, "guided_alignment does not go with segmented: links are of words"),
         ({"corpora": ['{"name": "a", "dataset": "demo"}']}, "put .* into a mapping of corpora"),
     ],
 )

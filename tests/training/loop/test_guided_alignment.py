@@ -179,9 +179,17 @@ def test_a_run_leaves_a_model_that_names_its_head(tmp_path):
             '--guided_alignment a --gradient_checkpointing_kwargs {"use_reentrant":true}',
             "use_reentrant=true would keep gradients from the head",
         ),
+        ("--guided_alignment a --streaming true", "guided_alignment does not go with streaming"),
+        ("--guided_alignment a --bpe_dropout 0.1", "does not go with bpe_dropout: links are of"),
+        ("--guided_alignment a --swap_sides", "guided_alignment does not go with swap_sides"),
+        ("--guided_alignment a --segmented", "does not go with segmented: links are of words"),
+        (
+            '--corpora {"name":"a","guided_alignment":"b"} {"name":"c","typo_noise":0.1}',
+            "guided_alignment does not go with typo_noise",
+        ),
     ],
 )
-def test_settings_that_would_do_nothing_are_refused(options, told):
+def test_what_cannot_be_learned_is_refused(options, told):
     files = ["--train_source", "a", "--train_target", "b", "--use_cpu", "true"]
     with pytest.raises(ValueError, match=told):
         parse_arguments(["base", *files, *options.split()])

@@ -71,10 +71,6 @@ def test_the_updates_of_stages_make_up_the_training():
     [
         (("--bpe_dropout", "1"), "bpe_dropout must be at least 0 and below 1"),
         (("--bpe_dropout", "0.1", "--segmented"), "bpe_dropout has text cut anew"),
-        (
-            ("--bpe_dropout", "0.1", "--guided_alignment", "a.links"),
-            "guided_alignment does not go with bpe_dropout",
-        ),
         (("--typo_noise", "0.1", "--num_train_epochs", "3"), "typo_noise has no epochs of a fixed"),
         (("--bpe_dropout", "0.1", "--save_strategy", "epoch"), "save_strategy must be steps or no"),
     ],
