@@ -111,8 +111,11 @@ def train(argv: list[str], exits: ExitStack) -> None:
     model = build_model(arguments, *tokenizers, learns_alignment=learns_alignment)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s.", describe_parameters(model))
+    aligning = None
+    if learns_alignment:
+        aligning = GuidedAlignment(model, training.guided_alignment_weight)
     if training.dry_run:
-        show_plan(arguments, model, tokenizer, pairs["train"])
+        show_plan(arguments, model, tokenizer, pairs["train"], aligning)
         return
     if corpus.loaded is not None:
         pairs["train"] = TokenBatchStream(
@@ -134,9 +137,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
         on_checkpoint=pusher.push if pusher else None,
         settings=settings,
         target_tokenizer=target_tokenizer,
-        guided_alignment=(
-            GuidedAlignment(model, training.guided_alignment_weight) if learns_alignment else None
-        ),
+        guided_alignment=aligning,
     )
     before = None
     if training.model_name_or_path:

@@ -9,6 +9,7 @@ from tests.training.loop.test_trainer import make_trainer
 from tests.training.runs import RECIPE, run_here, write_pairs
 from training.loop.guided_alignment import GuidedAlignment, choose_head
 from training.loop.trainer import VaswaniTrainer
+from training.outcome.timing import measure_updates
 from training.settings.fields import VaswaniTrainingArguments
 from training.settings.reading import parse_arguments
 from vaswani_hf import train_tokenizer
@@ -132,6 +133,16 @@ def test_batches_of_an_update_add_up(tmp_path, tokenizer):
     plain = trainer.data_collator([PAIRS[row] for row in range(6)])
     plain.pop("piece_links")
     assert whole > trainer.compute_loss(trainer.model, plain, num_items_in_batch=torch.tensor(33))
+
+
+def test_a_dry_run_measures_it_too(tmp_path, tokenizer, monkeypatch):
+    counted = []
+    loss = GuidedAlignment.loss
+    monkeypatch.setattr(GuidedAlignment, "loss", lambda *args: counted.append(1) or loss(*args))
+    trainer = make_trainer(Aligning, tmp_path, tokenizer, PAIRS)
+    model, aligning = trainer.model, trainer.guided_alignment
+    measure_updates(trainer.args, model, tokenizer, PAIRS, 1, aligning)
+    assert counted
 
 
 def test_compiled_it_is_the_same(tmp_path, tokenizer):
