@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.report import write_report
+from benchmarks.report import seed_score, write_lines, write_report
 from training.settings.fields import ModelArguments
 from training.settings.reading import field_names, read_options
 from training.settings.recipes import comment_of, read_recipe
@@ -164,9 +164,7 @@ def judge(folder: Path, data: Path) -> None:
         )
         for translation, score in zip(translations, scores, strict=True)
     ]
-    part = path.with_suffix(".part")  # of which a killed process may leave half
-    part.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_lines(path, lines)
 
 
 def read(folder: Path, results: dict[str, Any]) -> Judged:
@@ -204,7 +202,9 @@ def report_of(
     samples = list(resamples(len(references)))
     scores = {
         row: {
-            "bleu": [bleu_of(run, references, metric, samples) for run in seeds.values()],
+            "bleu": [
+                seed_score(metric, run.translations, references, samples) for run in seeds.values()
+            ],
             "nats_per_token": [nats_of(run, samples) for run in seeds.values()],
         }
         for row, seeds in finished.items()
@@ -235,16 +235,8 @@ def in_the_paper(row: str) -> tuple[bool, bool, str]:
     return row == BIG, row != BASE, re.sub(r"\d+", lambda number: number[0].zfill(5), row)
 
 
-def bleu_of(
-    run: Judged, references: Sequence[str], metric: Metric, samples: Iterable[Any]
-) -> SeedScore:
-    """BLEU of a run, on all sentences and on samples of them."""
-    counts = metric.statistics(run.translations, [references])
-    return SeedScore(metric.score(counts).score, metric.rescore(counts, samples))
-
-
 def nats_of(run: Judged, samples: Iterable[Any]) -> SeedScore:
-    """The logarithm of a run's perplexity, likewise."""
+    """The logarithm of a run's perplexity, on all sentences and on samples of them."""
     nats, tokens = np.array(run.nats), np.array(run.tokens)
     drawn = [float(nats[some].sum() / tokens[some].sum()) for some in samples]
     return SeedScore(float(nats.sum() / tokens.sum()), drawn)

@@ -1,0 +1,17 @@
+import pytest
+
+from tests.training.runs import run_here
+from training import sweep
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """The commands of the trainings so far, each of which is done in this process."""
+    done = []
+
+    def train(command, *_):
+        done.append(command)
+        return run_here(*command[2:]).returncode
+
+    monkeypatch.setattr(sweep, "_wait_for", train)
+    return done
