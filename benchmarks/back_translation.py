@@ -208,7 +208,7 @@ def report_of(
                 entry["seeds"].setdefault(seed, facts_of(seeds[seed]))[name] = one.score
             for other in (BITEXT, PLAIN):
                 if other in scores and SYSTEMS.index(other) < SYSTEMS.index(system):
-                    found = difference(scores[system], scores[other], deviation)
+                    found = difference(scores[system], scores[other], deviation, degrees)
                     entry.setdefault("differences", {}).setdefault(other, {})[name] = asdict(found)
         report.setdefault("seed_deviation", {})[name] = deviation
         report["seed_degrees_of_freedom"] = degrees

@@ -157,7 +157,7 @@ def report_of(
     rows = []
     for row, runs in finished.items():
         results = [run.results for run in runs]
-        less_base = difference(bleu[row], bleu[BASE], deviation)
+        less_base = difference(bleu[row], bleu[BASE], deviation, degrees)
         rows.append(
             {
                 "row": row,

@@ -70,8 +70,6 @@ PUBLISHED = re.compile(
 FIGURES = {"bleu": ("BLEU", 2), "nats_per_token": ("ln perplexity", 3)}
 BETTER = {"bleu": "more", "nats_per_token": "less"}
 TWINS = ("d_v", "decoder_layers")  # as d_k and encoder_layers
-# Fewer degrees of freedom say too little of how far seeds are apart.
-LEAST_DEGREES = 5
 DIRECTIONS = SAME, OTHER, OPEN = "as the paper's", "not as the paper's", "open"
 
 
@@ -262,7 +260,7 @@ def row_of(
     one = next(iter(seeds.values())).results
     differences = {}
     for name in FIGURES:
-        found = difference(scores[row][name], scores[BASE][name], deviations[name])
+        found = difference(scores[row][name], scores[BASE][name], deviations[name], degrees)
         paper = round(published[name] - base[name], 4)
         differences[name] = {**dataclasses.asdict(found), "paper": paper}
         differences[name]["direction"] = direction(found.value, found.ci, paper, degrees)
@@ -299,8 +297,11 @@ def published_of(row: str) -> dict[str, Any]:
 
 
 def direction(value: float, ci: float, paper: float, degrees: int) -> str:
-    """Whether a difference has the sign of the paper's, as far as the confidence goes."""
-    if abs(value) <= ci or degrees < LEAST_DEGREES:
+    """Whether a difference has the sign of the paper's, as far as the confidence goes.
+
+    Without two seeds of any row nothing is known of what seeds change, and the confidence lacks it.
+    """
+    if abs(value) <= ci or not degrees:
         return OPEN
     return SAME if value * paper > 0 else OTHER
 
@@ -311,7 +312,7 @@ def direction(value: float, ci: float, paper: float, degrees: int) -> str:
 def markdown(report: Mapping[str, Any]) -> str:
     """The table of a report, and how often its directions are the paper's.
 
-    In bold is what is further from 0 than its confidence, once there are seeds enough for one.
+    In bold is what is further from 0 than its confidence, once a row has two seeds.
     """
     rows = [shown(row) for row in report["rows"]]
     bleu, nats = (report["seed_deviation"][name] for name in FIGURES)

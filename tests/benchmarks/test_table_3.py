@@ -55,7 +55,7 @@ def test_every_row_is_there_once_with_the_published_figures():
         (-1.5, -1.0, 5, table_3.SAME),
         (1.5, -1.0, 5, table_3.OTHER),
         (1.5, 0.0, 5, table_3.OTHER),
-        (-1.5, -1.0, 4, table_3.OPEN),
+        (-1.5, -1.0, 0, table_3.OPEN),
     ],
 )
 def test_a_direction_is_told_beyond_the_confidence_alone(value, paper, degrees, expected):
