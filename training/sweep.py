@@ -305,7 +305,7 @@ def main(argv: list[str]) -> None:
             return
         with FolderLock(folder):
             if is_search:
-                settings = search(plan, options.metric)
+                settings = search(plan)
             elif not options.only_report:
                 runs = [plan.runs(name, fields).values() for name, fields in settings.items()]
                 # All settings with the first seed, then with the second: any number tells.
@@ -463,9 +463,10 @@ def show(plan: Plan, settings: Mapping[str, Mapping[str, Any]]) -> None:
         print(f"{plan.options.trials} trials of {' '.join(map(str, plan.axes))}")
 
 
-def search(plan: Plan, metric: str) -> dict[str, dict[str, Any]]:
+def search(plan: Plan) -> dict[str, dict[str, Any]]:
     """Train trial after trial; the fields of each by its name."""
-    search, options = Search(plan.axes, plan.folder, plan.seeds[0]), plan.options
+    options = plan.options
+    search = Search(plan.axes, plan.folder, plan.seeds, options.metric)
     while not options.only_report:
         trials = search.open_trials(options.jobs, options.trials)
         runs: dict[int, list[Run]] = {}
@@ -482,7 +483,7 @@ def search(plan: Plan, metric: str) -> dict[str, dict[str, Any]]:
         for number, of_trial in runs.items():
             results = [found.get(run.name) for run in of_trial]
             if None not in results:
-                scores = [each["scores"][VALIDATION][metric] for each in results if each]
+                scores = [each["scores"][VALIDATION][options.metric] for each in results if each]
                 search.tell(number, statistics.fmean(scores))
             elif options.launcher is None:
                 search.fail(number)

@@ -396,3 +396,9 @@ def test_a_search_of_something_else_needs_another_folder(folder, recipe, searche
     searched("--trials", "1")
     with pytest.raises(SystemExit, match=r"dropout=0.0:0.4 .* choose another folder"):
         sweep.main([recipe, "--set", "dropout=0.0:0.3", "--trials", "1", "--output_dir", "runs"])
+    same = [recipe, "--set", "dropout=0.0:0.4", "--set", "num_heads=2,4", "--output_dir", "runs"]
+    for other in (["--seeds", "1,2", "--metric", "chrf++"], ["--seeds", "1"]):
+        with pytest.raises(SystemExit, match=r"has a search of --seeds 1,2 --metric bleu, and --s"):
+            sweep.main([*same, *other, "--trials", "2"])
+        with pytest.raises(SystemExit, match=r"^0$"):
+            sweep.main([*same, *other, "--trials", "2", "--only_report"])
