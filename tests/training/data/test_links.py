@@ -79,6 +79,16 @@ def test_pairs_keep_their_links_when_others_are_dropped(files):
     assert none.shape == (0, 3) and none.dtype == torch.int64
 
 
+@pytest.mark.parametrize("last", ["0-0", ""])
+def test_many_pairs_at_the_beginning_may_have_no_links(files, tokenizer, last):
+    lines = {"en": ["ab"] * 1001, "de": ["c"] * 1001, "links": [*[""] * 1000, last]}
+    for side, texts in lines.items():
+        Path(f"train.{side}").write_text("".join(f"{text}\n" for text in texts))
+    pairs = encode_pairs(load_corpus(arguments()).splits["train"], tokenizer)
+    assert pairs["piece_links"][:] == [*[[]] * 1000, [0, 0] if last else []]
+    assert pairs.features["piece_links"].feature.dtype == "int64"
+
+
 def test_corpora_with_and_without_links_are_mixed(files, tokenizer):
     with gzip.open("more.links.gz", "wt") as file:
         file.writelines(f"{line}\n" for line in LINKS)
