@@ -315,7 +315,8 @@ class DataArguments:
     def _first_set(self, *names: str) -> str | None:
         """The first of these that is set, for all training text or for one of `corpora`."""
         for name in names:
-            if getattr(self, name) or any(f'"{name}"' in text for text in self.corpora):
+            key = re.compile(rf'"{name}"\s*:')  # of a mapping that is not read yet
+            if getattr(self, name) or any(map(key.search, self.corpora)):
                 return name
         return None
 

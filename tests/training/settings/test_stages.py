@@ -81,6 +81,12 @@ def test_what_cannot_be_drawn_anew_is_refused(options, message):
         check_streaming(arguments.data, arguments.training)
 
 
+def test_a_corpus_may_be_called_as_a_setting_is():
+    named = [json.dumps({"name": name, "train_file": "a.tsv"}) for name in ("stages", "typo_noise")]
+    assert DataArguments(corpora=named).redrawn_by is None
+    assert DataArguments(corpora=[*named, '{"typo_noise" : 0.1}']).redrawn_by == "typo_noise"
+
+
 def test_trees_cannot_be_drawn_anew():
     options = ("--train_trees", "a.mrg", "--bpe_dropout", "0.1")
     with pytest.raises(ValueError, match="bpe_dropout is for task=translation"):
