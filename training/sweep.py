@@ -303,7 +303,9 @@ def main(argv: list[str]) -> None:
         if options.dry_run:
             show(plan, settings)
             return
-        with FolderLock(folder):
+        with ExitStack() as exits:
+            if not options.only_report:  # that is for looking at a sweep that goes on, too
+                exits.enter_context(FolderLock(folder))
             if is_search:
                 settings = search(plan)
             elif not options.only_report:
