@@ -29,13 +29,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.report import (
-    first_sentences,
-    print_table,
-    seed_score,
-    write_lines,
-    write_report,
-)
+from benchmarks.report import first_sentences, print_table, seed_score, write_lines, write_report
 from training.loop.model import TOKENIZER_FOLDER
 from training.settings.reading import read_options
 from training.sweep import Run, train_all

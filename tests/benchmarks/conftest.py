@@ -1,4 +1,5 @@
 import pytest
+from sacrebleu.significance import PairedTest
 
 from tests.training.runs import run_here
 from training import sweep
@@ -15,3 +16,9 @@ def commands(monkeypatch):
 
     monkeypatch.setattr(sweep, "_wait_for", train)
     return done
+
+
+@pytest.fixture
+def few_trials(monkeypatch):
+    """Short randomization tests, where nobody looks at what they say."""
+    monkeypatch.setitem(PairedTest._DEFAULT_SAMPLES, "ar", 100)

@@ -22,6 +22,7 @@ def lines(path):
     return gzip.open(path, "rt").read().splitlines()
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_three_systems_are_trained_and_compared(data, tmp_path, commands):
     argv = [str(data), "--output_dir", str(tmp_path / "runs"), "--results", str(tmp_path)]
     argv += ["--bitext_pairs", "30", "--vocab_size", "290", "--max_steps", "2", "--seeds", "1"]

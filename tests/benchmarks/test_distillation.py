@@ -38,6 +38,7 @@ def data(tmp_path):
     return tmp_path
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_students_learn_from_the_teacher_or_from_the_references(
     data, copier_folder, tmp_path, commands
 ):
