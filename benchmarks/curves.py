@@ -1,5 +1,5 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""python -m benchmarks.curves DATA [--rows ours marian] [--seeds 1] [--updates 1500] [--minutes 40]
+"""python -m benchmarks.curves DATA [--rows ours marian] [--seeds 1] [--updates 1200] [--minutes 40]
 
 What are the parts of the paper's training worth? The base recipe at a tenth of its size, on the raw
 files of Tatoeba, English to German, in the folder DATA (`train.en.gz`, `train.de.gz`, `valid.*`):
@@ -163,7 +163,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
-    parser.add_argument("--updates", type=int, default=1500, help="of a training, at most")
+    parser.add_argument("--updates", type=int, default=1200, help="of a training, at most")
     parser.add_argument("--minutes", type=float, default=40.0, help="of a training, at most")
     parser.add_argument("--sentences", type=int, default=1000, help="of the validation set")
     parser.add_argument("--output_dir", type=Path, default=Path("runs/curves"))
@@ -212,7 +212,8 @@ def main(argv: list[str]) -> None:
     report |= {name: getattr(options, name) for name in ("updates", "minutes", "sentences")}
     metric = Metric("bleu")
     signature = metric.score(metric.statistics(references, [references])).signature
-    report |= {"bleu_signature": signature, "settings": TENTH, "runs_planned": len(runs)}
+    settings = {**TENTH, **read_options(others)}
+    report |= {"bleu_signature": signature, "settings": settings, "runs_planned": len(runs)}
     print(markdown(report))
     write_report("curves", report, options.results)
     if options.picture:

@@ -9,6 +9,7 @@ import torch
 from transformers import MarianConfig, MarianMTModel
 
 from benchmarks import curves, library_training
+from tests.docs.pages import read
 from tests.training.runs import run_here, write_pairs
 from training import sweep
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
@@ -20,6 +21,8 @@ def test_ours_is_the_base_model_and_its_batches_at_a_tenth():
     with torch.device("meta"):
         base = VaswaniForConditionalGeneration(VaswaniConfig())
         tenth = VaswaniForConditionalGeneration(VaswaniConfig(**shape))
+    counts = f"| {base.num_parameters():,} | {tenth.num_parameters():,} |"
+    assert counts in read("docs/curves.md")
     assert tenth.num_parameters() / base.num_parameters() == pytest.approx(0.1, abs=0.005)
     # Sections 5.1 and 5.3.
     assert (curves.TENTH["source_tokens"], curves.TENTH["target_tokens"]) == (2500, 2500)
@@ -87,13 +90,41 @@ def test_rows_are_compared_after_what_all_have_reached():
         curves.report_of({"marian": marian}, {"marian": {1: results}})
 
 
-def test_rows_are_trained_judged_and_drawn(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Text in the files of Tatoeba."""
+    folder = tmp_path_factory.mktemp("tatoeba")
     for name, count in (("train", 60), ("valid", 8)):
-        write_pairs(tmp_path / name, count)
-        pairs = [line.split("\t") for line in (tmp_path / name).read_text().splitlines()]
+        write_pairs(folder / name, count)
+        pairs = [line.split("\t") for line in (folder / name).read_text().splitlines()]
         for place, language in enumerate(("en", "de")):
             text = "".join(f"{pair[place]}\n" for pair in pairs)
-            (tmp_path / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+            (folder / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+SMALL = (
+    "--vocab_size 300 --d_model 16 --d_ff 16 --num_heads 2 --encoder_layers 1 --decoder_layers 1 "
+    "--source_tokens 100 --target_tokens 100 --use_cpu"
+).split()
+
+
+def test_a_training_in_the_librarys_trainer_goes_on_where_it_was_stopped(data, tmp_path):
+    files = [f"--train_{side}={data}/train.{name}.gz" for side, name in curves.SIDES.items()]
+    argv = ["marian", "--sentences", "5", "base", *files, *SMALL, "--output_dir", str(tmp_path)]
+    argv += ["--disable_tqdm", "--eval_strategy=no", "--resume_from_checkpoint", "auto"]
+    seconds = []
+    for updates in (2, 15):  # an epoch has 12
+        library_training.main([*argv, "--max_steps", str(updates)])
+        results = json.loads((tmp_path / "results.json").read_text())["training"]
+        assert results == {"updates": updates, "epochs": updates / 12}
+        seconds.append(curves.seconds_of(tmp_path / f"checkpoint-{updates}"))
+    assert 0 < seconds[0] < seconds[1]
+    log = json.loads((tmp_path / "checkpoint-15" / "trainer_state.json").read_text())
+    assert log["global_step"] == 15 and log["train_batch_size"] == 5
+
+
+def test_rows_are_trained_judged_and_drawn(data, tmp_path, monkeypatch):
     commands = []
 
     def train(command):
@@ -105,10 +136,8 @@ def test_rows_are_trained_judged_and_drawn(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sweep, "_wait_for", train)
     runs, picture = tmp_path / "runs", tmp_path / "curves.svg"
-    argv = [str(tmp_path), "--output_dir", str(runs), "--results", str(tmp_path)]
-    argv += ["--vocab_size", "300", "--d_model", "16", "--d_ff", "16", "--encoder_layers", "1"]
-    argv += ["--decoder_layers", "1", "--source_tokens", "100", "--target_tokens", "100"]
-    argv += ["--updates", "3", "--sentences", "5", "--use_cpu", "--num_train_epochs", "1"]
+    argv = [str(data), "--output_dir", str(runs), "--results", str(tmp_path), *SMALL]
+    argv += ["--updates", "3", "--sentences", "5"]
     rows = ["ours", "no_averaging", "sentence_batches", "initial_values", "marian"]
     argv += ["--rows", *rows]
     curves.main(argv)
