@@ -195,7 +195,7 @@ def main(argv: list[str]) -> None:
         prepare(options, folder, common)
         names = {run.name: name for (name, _), run in runs.items()}
         for run in train_all(runs.values(), folder):
-            judge(folder / run.name, names[run.name], sources, references, options.minutes)
+            judge(folder / run.name, names[run.name], sources, references, limits)
     finished: dict[str, dict[int, dict[str, Any]]] = {}
     for (name, seed), run in runs.items():
         if (folder / run.name / CURVE).exists() and (results := run.results(folder)) is not None:
@@ -273,7 +273,11 @@ def draw_as_marian(model: VaswaniForConditionalGeneration, seed: int) -> None:
 
 
 def judge(
-    folder: Path, name: str, sources: Sequence[str], references: Sequence[str], minutes: float
+    folder: Path,
+    name: str,
+    sources: Sequence[str],
+    references: Sequence[str],
+    limits: Mapping[str, float],
 ) -> None:
     """Write what the checkpoints of a finished run make of the validation set, once.
 
@@ -284,21 +288,16 @@ def judge(
         name: of its row.
         sources: of the validation set.
         references: likewise.
-        minutes: of a training, at most.
+        limits: `max_steps` and `max_minutes` of a training.
     """
     path, saved = folder / CURVE, checkpoints(folder)
     if path.exists():
         return
+    updates = [read_state(checkpoint)["global_step"] for checkpoint in saved]
     seconds = [seconds_of(checkpoint) for checkpoint in saved]
-    wanted = [60 * minutes * number / POINTS for number in range(1, POINTS + 1)]
-    places = {
-        min(range(len(saved)), key=lambda place: abs(seconds[place] - time))
-        for time in wanted
-        if time < seconds[-1]
-    }
     kinds = {row.weights for key, row in ROWS.items() if (row.run or key) == name}
     lines = []
-    for place in sorted({*places, len(saved) - 1}):
+    for place in places_of_points(updates, seconds, limits):
         model = AutoModelForSeq2SeqLM.from_pretrained(saved[place])
         translator = Translator(model, load_tokenizer(saved[place]), num_beams=1)
         for kind in [kind for kind in (LAST, MEAN) if kind in kinds]:
@@ -308,7 +307,7 @@ def judge(
             scores = list(translator.score(sources, references))
             lines.append(
                 {
-                    "updates": read_state(saved[place])["global_step"],
+                    "updates": updates[place],
                     "seconds": seconds[place],
                     "weights": kind,
                     "translations": list(translator(sources)),
@@ -322,6 +321,28 @@ def judge(
     part.replace(path)
     for checkpoint in saved[:-1]:
         shutil.rmtree(checkpoint)
+
+
+def places_of_points(
+    updates: Sequence[int], seconds: Sequence[float], limits: Mapping[str, float]
+) -> list[int]:
+    """Which checkpoints are judged: evenly spread over the minutes, and the last one.
+
+    A training whose updates are small has more of them than `max_steps`: there it has one too.
+
+    Args:
+        updates: of each checkpoint.
+        seconds: likewise.
+        limits: `max_steps` and `max_minutes` of a training.
+    """
+    times = [60 * limits["max_minutes"] * number / POINTS for number in range(1, POINTS)]
+    wanted = [(seconds, time) for time in times] + [(updates, limits["max_steps"])]
+    places = {
+        min(range(len(found)), key=lambda place: abs(found[place] - value))
+        for found, value in wanted
+        if value < found[-1]
+    }
+    return sorted({*places, len(updates) - 1})
 
 
 def seconds_of(checkpoint: Path) -> float:
