@@ -54,7 +54,6 @@ from vaswani_hf.pictures.drawing import (
     new_figure,
     save_picture,
 )
-from vaswani_hf.processor import prepare_for_torch
 
 
 if TYPE_CHECKING:
@@ -233,7 +232,6 @@ def run_of(name: str, seed: int, folder: Path, common: Mapping[str, Any]) -> Run
 
 def prepare(options: argparse.Namespace, folder: Path, common: Mapping[str, Any]) -> None:
     """Learn the vocabulary of all rows, once, and draw Marian's initial values for each seed."""
-    prepare_for_torch()  # of the processes that train
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.exists():
         texts = [common[f"train_{side}"] for side in SIDES]

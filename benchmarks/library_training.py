@@ -15,6 +15,12 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from vaswani_hf.processor import keep_freed_memory, prepare_for_torch
+
+
+if __name__ == "__main__":
+    prepare_for_torch()  # before torch is imported
+
 from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq, PreTrainedModel, Seq2SeqTrainer
 
@@ -34,7 +40,6 @@ from training.run import read_data, set_up_logging
 from training.settings.budget import TokenBudget
 from training.settings.fields import VaswaniTrainingArguments
 from training.settings.reading import parse_arguments
-from vaswani_hf.processor import keep_freed_memory
 
 
 VASWANI, MARIAN = MODELS = ("vaswani", "marian")
@@ -95,8 +100,10 @@ def main(argv: list[str]) -> None:
             "data": corpus.counts,
             "training": {"updates": trainer.state.global_step, "epochs": trainer.state.epoch},
         }
-        text = json.dumps(figures, indent=2, default=str)
-        (Path(training.output_dir) / RESULTS).write_text(text + "\n", encoding="utf-8")
+        path = Path(training.output_dir) / RESULTS
+        part = path.with_suffix(".part")  # of which a killed process may leave half
+        part.write_text(json.dumps(figures, indent=2, default=str) + "\n", encoding="utf-8")
+        part.replace(path)
 
 
 def sentences_of_token_batches(pairs: Dataset, training: VaswaniTrainingArguments) -> int:
@@ -106,5 +113,5 @@ def sentences_of_token_batches(pairs: Dataset, training: VaswaniTrainingArgument
 
 
 if __name__ == "__main__":
-    keep_freed_memory()  # as `training/run.py` does
+    keep_freed_memory()
     main(sys.argv[1:])
