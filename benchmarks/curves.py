@@ -5,8 +5,8 @@ What are the parts of the paper's training worth? The base recipe at a tenth of 
 files of Tatoeba, English to German, in the folder DATA (`train.en.gz`, `train.de.gz`, `valid.*`):
 as it is, with one thing changed at a time, and beside the library's `MarianMTModel` of the same
 shape in its `Seq2SeqTrainer`, with our settings and with its own. Each training ends after the
-updates, or after the minutes if these are over before, which are the clock's: nothing else should
-have its core. Loss and BLEU of the validation set are taken along the way.
+updates, or after so many minutes of the clock if these are over before. Loss and BLEU of the
+validation set are taken along the way, by updates and by minutes of the processor.
 
 One training comes after the other, those with the first seed before the next. The same command goes
 on where it was stopped, and reports on what has finished; `--only_report` does that alone, also
@@ -178,11 +178,11 @@ def main(argv: list[str]) -> None:
     sources, references = (
         first_sentences(str(data / f"valid.{side}.gz"), options.sentences) for side in ("en", "de")
     )
-    limits = {"max_steps": options.updates, "max_minutes": options.minutes}
     common = {
         **{f"train_{side}": data / f"train.{name}.gz" for side, name in SIDES.items()},
         **{**TENTH, "average_last": AVERAGED, "eval_strategy": "no", "threads": 1},
-        **{**limits, "save_minutes": options.minutes / CHECKPOINTS, "disable_tqdm": True},
+        **{"max_steps": options.updates, "max_minutes": options.minutes, "disable_tqdm": True},
+        "save_minutes": options.minutes / CHECKPOINTS,
         **{"tokenizer": folder / "tokenizer", **read_options(others)},
     }
     runs = {
@@ -194,7 +194,7 @@ def main(argv: list[str]) -> None:
         prepare(options, folder, common)
         names = {run.name: name for (name, _), run in runs.items()}
         for run in train_all(runs.values(), folder):
-            judge(folder / run.name, names[run.name], sources, references, limits)
+            judge(folder / run.name, names[run.name], sources, references, options.updates)
     finished: dict[str, dict[int, dict[str, Any]]] = {}
     for (name, seed), run in runs.items():
         if (folder / run.name / CURVE).exists() and (results := run.results(folder)) is not None:
@@ -275,7 +275,7 @@ def judge(
     name: str,
     sources: Sequence[str],
     references: Sequence[str],
-    limits: Mapping[str, float],
+    max_updates: int,
 ) -> None:
     """Write what the checkpoints of a finished run make of the validation set, once.
 
@@ -286,7 +286,7 @@ def judge(
         name: of its row.
         sources: of the validation set.
         references: likewise.
-        limits: `max_steps` and `max_minutes` of a training.
+        max_updates: of a training.
     """
     path, saved = folder / CURVE, checkpoints(folder)
     if path.exists():
@@ -295,7 +295,7 @@ def judge(
     seconds = [seconds_of(checkpoint) for checkpoint in saved]
     kinds = {row.weights for key, row in ROWS.items() if (row.run or key) == name}
     lines = []
-    for place in places_of_points(updates, seconds, limits):
+    for place in places_of_points(updates, seconds, max_updates):
         model = AutoModelForSeq2SeqLM.from_pretrained(saved[place])
         translator = Translator(model, load_tokenizer(saved[place]), num_beams=1)
         for kind in [kind for kind in (LAST, MEAN) if kind in kinds]:
@@ -322,31 +322,32 @@ def judge(
 
 
 def places_of_points(
-    updates: Sequence[int], seconds: Sequence[float], limits: Mapping[str, float]
+    updates: Sequence[int], seconds: Sequence[float], max_updates: int
 ) -> list[int]:
-    """Which checkpoints are judged: evenly spread over the minutes, and the last one.
+    """Which checkpoints are judged: evenly spread over the time, and the last one.
 
-    A training whose updates are small has more of them than `max_steps`: there it has one too.
+    A training whose updates are small makes more than the others: there one has as many as they.
 
     Args:
         updates: of each checkpoint.
         seconds: likewise.
-        limits: `max_steps` and `max_minutes` of a training.
+        max_updates: of the others.
     """
-    times = [60 * limits["max_minutes"] * number / POINTS for number in range(1, POINTS)]
-    wanted = [(seconds, time) for time in times] + [(updates, limits["max_steps"])]
-    places = {
-        min(range(len(found)), key=lambda place: abs(found[place] - value))
-        for found, value in wanted
-        if value < found[-1]
-    }
+    times = [seconds[-1] * number / POINTS for number in range(1, POINTS)]
+    places = {_nearest(seconds, time) for time in times}
+    if max_updates < updates[-1]:
+        places.add(_nearest(updates, max_updates))
     return sorted({*places, len(updates) - 1})
 
 
+def _nearest(numbers: Sequence[float], wanted: float) -> int:
+    return min(range(len(numbers)), key=lambda place: abs(numbers[place] - wanted))
+
+
 def seconds_of(checkpoint: Path) -> float:
-    """How long the run had trained, those before a resumption included."""
+    """The processor time of the training so far, that before a resumption included."""
     clock = read_state(checkpoint)["stateful_callbacks"]["CheckpointClock"]
-    return float(clock["attributes"]["seconds_before"])
+    return float(clock["attributes"]["processor_seconds_before"])
 
 
 def read(folder: Path, weights: str, references: Sequence[str]) -> list[Point]:

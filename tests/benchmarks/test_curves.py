@@ -55,17 +55,13 @@ def test_marian_initial_values_have_the_spread_of_marians_own():
             assert parameter.std().item() == pytest.approx(0.02, rel=0.1), name
 
 
-def test_points_are_spread_over_the_minutes_and_one_is_at_the_updates():
-    limits = {"max_steps": 75, "max_minutes": 10}
-    # A checkpoint a minute, a little late; by hand: those next to 1, 2, ... minutes, and the last.
-    seconds = [62.0 * number for number in range(1, 8)]
-    assert curves.places_of_points([10 * number for number in range(1, 8)], seconds, limits) == [
-        *range(7)
-    ]
-    halves = [30.0 * number for number in range(1, 8)]
-    updates = [50, 80, 150, 200, 250, 300, 350]
-    assert curves.places_of_points(updates, halves, limits) == [1, 3, 5, 6]
-    assert curves.places_of_points([50, 110, *updates[2:]], halves, limits) == [0, 1, 3, 5, 6]
+def test_points_are_spread_over_the_time_and_one_is_at_the_updates_of_the_others():
+    seconds = [3.0 * number for number in range(1, 21)]
+    updates = [100 * number for number in range(1, 21)]
+    # By hand: every second one of 20 makes 10.
+    assert curves.places_of_points(updates, seconds, 2000) == [*range(1, 20, 2)]
+    assert curves.places_of_points(updates, seconds, 320) == [1, 2, *range(3, 20, 2)]
+    assert curves.places_of_points([7], [3.0], 9) == [0]
 
 
 def point(updates, minutes, bleu):
