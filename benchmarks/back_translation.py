@@ -29,19 +29,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.report import first_sentences, print_table, write_report
+from benchmarks.report import first_sentences, print_table, seed_score, write_lines, write_report
 from training.loop.model import TOKENIZER_FOLDER
 from training.settings.reading import read_options
 from training.sweep import Run, train_all
 from vaswani_hf import Translator, cli
-from vaswani_hf.evaluation import (
-    Metric,
-    SeedScore,
-    compare,
-    difference,
-    resamples,
-    seed_deviation,
-)
+from vaswani_hf.evaluation import Metric, compare, difference, resamples, seed_deviation
 from vaswani_hf.text.lines import read_lines
 
 
@@ -155,13 +148,6 @@ def write_texts(options: argparse.Namespace, folder: Path) -> None:
     write_lines(folder / "mono.de", list(others)[: options.mono_sentences])
 
 
-def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(f"{path.name}.part")  # of which a killed process may leave half
-    part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    part.replace(path)
-
-
 def translate_back(model: Path, text: Path, options: argparse.Namespace) -> None:
     """Write an English sentence for each German one; go on where it was stopped."""
     command = ["translate", "--model", str(model), str(text / "mono.de")]
@@ -202,9 +188,7 @@ def report_of(
         metric = Metric(name)
         scores = {
             system: [
-                SeedScore(metric.score(counts).score, metric.rescore(counts, samples))
-                for run in seeds.values()
-                for counts in [metric.statistics(run["hypotheses"], [references])]
+                seed_score(metric, run["hypotheses"], references, samples) for run in seeds.values()
             ]
             for system, seeds in finished.items()
         }
@@ -218,7 +202,7 @@ def report_of(
                 entry["seeds"].setdefault(seed, facts_of(seeds[seed]))[name] = one.score
             for other in (BITEXT, PLAIN):
                 if other in scores and SYSTEMS.index(other) < SYSTEMS.index(system):
-                    found = difference(scores[system], scores[other], deviation)
+                    found = difference(scores[system], scores[other], deviation, degrees)
                     entry.setdefault("differences", {}).setdefault(other, {})[name] = asdict(found)
         report.setdefault("seed_deviation", {})[name] = deviation
         report["seed_degrees_of_freedom"] = degrees

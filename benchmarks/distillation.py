@@ -19,20 +19,20 @@ import logging
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.report import medians, print_table, write_report
+from benchmarks.report import medians, print_table, seed_score, write_lines, write_report
 from training.outcome.results import HYPOTHESES
 from training.settings.reading import read_options
 from training.sweep import Run, train_all
 from vaswani_hf import Translator
 from vaswani_hf.cli import main as vaswani_hf
 from vaswani_hf.conversion import to_ctranslate2
-from vaswani_hf.evaluation import Metric, SeedScore, compare, difference, resamples, seed_deviation
+from vaswani_hf.evaluation import Metric, compare, difference, resamples, seed_deviation
 from vaswani_hf.text.lines import read_lines
 from vaswani_hf.translation.ctranslate2 import CTranslate2Translator
 
@@ -119,9 +119,7 @@ def prepare(place: Place) -> None:
     source, target = (place.file("train", language) for language in ("en", "de"))
     plain = place.work / "train.en"
     if not plain.exists():
-        part = plain.with_suffix(".part")
-        part.write_text("".join(f"{line}\n" for line in read_lines(source)), encoding="utf-8")
-        part.replace(plain)
+        write_lines(plain, read_lines(source))
     search = ["--n_best", "8", "--num_beams", "8", "--format", "jsonl"]
     engine = ["--engine", "ctranslate2", "--model", str(converted)]
     call("translate", str(plain), *engine, *search, "--output", str(n_best), "--resume")
@@ -237,14 +235,6 @@ def report_of(
         "scores": found,
         "training": training,
     }
-
-
-def seed_score(
-    metric: Metric, text: Sequence[str], references: Sequence[str], samples: Iterable[Any]
-) -> SeedScore:
-    """The score of a text, and on samples of its sentences."""
-    counts = metric.statistics(text, [references])
-    return SeedScore(metric.score(counts).score, metric.rescore(counts, samples))
 
 
 def paired_tests(

@@ -10,7 +10,6 @@ those of the clock: a busy core makes fewer updates of them, which the table tel
 
 import argparse
 import dataclasses
-import gzip
 import json
 import logging
 import statistics
@@ -19,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import write_report
-from benchmarks.table_3 import Judged, bleu_of, judge, read
+from benchmarks.report import seed_score, write_lines, write_report
+from benchmarks.table_3 import Judged, judge, read
 from training.settings.reading import read_options
 from training.settings.recipes import read_recipe
 from training.sweep import Run, train_all
@@ -130,9 +129,7 @@ def split_by_length(data: Path, folder: Path) -> None:
         for texts, path in zip(
             zip(*half, strict=True), text_of(folder, name).values(), strict=True
         ):
-            part = path.with_suffix(".part")  # of which a killed process may leave half
-            part.write_bytes(gzip.compress("".join(f"{text}\n" for text in texts).encode()))
-            part.replace(path)
+            write_lines(path, texts)
 
 
 def report_of(
@@ -151,7 +148,7 @@ def report_of(
         raise ValueError(f"Every row is compared with {BASE}, of which no run has finished.")
     metric, samples = Metric("bleu"), list(resamples(len(references)))
     bleu = {
-        row: [bleu_of(run, references, metric, samples) for run in runs]
+        row: [seed_score(metric, run.translations, references, samples) for run in runs]
         for row, runs in finished.items()
     }
     deviation, degrees = seed_deviation(
@@ -161,7 +158,7 @@ def report_of(
     rows = []
     for row, runs in finished.items():
         results = [run.results for run in runs]
-        less_base = difference(bleu[row], bleu[BASE], deviation)
+        less_base = difference(bleu[row], bleu[BASE], deviation, degrees)
         rows.append(
             {
                 "row": row,

@@ -1,13 +1,14 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
-"""What all benchmarks share: calls timed in turn, tables, and the dated report."""
+"""What benchmarks share: texts, scores of seeds, calls timed in turn, tables, the dated report."""
 
 import gc
+import gzip
 import itertools
 import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from vaswani_hf.evaluation import Metric, SeedScore
 from vaswani_hf.processor import available_cores
 from vaswani_hf.text.lines import read_lines
 
@@ -32,6 +34,22 @@ FEATURES = (
 def first_sentences(text: str, count: int | None) -> list[str]:
     """The first lines of a text, plain or gzipped; all of them for `None`."""
     return list(itertools.islice(read_lines(Path(text)), count))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text, a line each, gzipped where the name ends in `.gz`; whole or not at all."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    part = path.with_name(f"{path.name}.part")  # of which a killed process may leave half
+    part.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    part.replace(path)
+
+
+def seed_score(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: Iterable[Any]
+) -> SeedScore:
+    """The score of translations, on all sentences and on samples of them."""
+    counts = metric.statistics(hypotheses, [references])
+    return SeedScore(metric.score(counts).score, metric.rescore(counts, samples))
 
 
 def time_in_turn(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.report import write_report
+from benchmarks.report import seed_score, write_lines, write_report
 from training.settings.fields import ModelArguments
 from training.settings.reading import field_names, read_options
 from training.settings.recipes import comment_of, read_recipe
@@ -70,8 +70,6 @@ PUBLISHED = re.compile(
 FIGURES = {"bleu": ("BLEU", 2), "nats_per_token": ("ln perplexity", 3)}
 BETTER = {"bleu": "more", "nats_per_token": "less"}
 TWINS = ("d_v", "decoder_layers")  # as d_k and encoder_layers
-# Fewer degrees of freedom say too little of how far seeds are apart.
-LEAST_DEGREES = 5
 DIRECTIONS = SAME, OTHER, OPEN = "as the paper's", "not as the paper's", "open"
 
 
@@ -164,9 +162,7 @@ def judge(folder: Path, data: Path) -> None:
         )
         for translation, score in zip(translations, scores, strict=True)
     ]
-    part = path.with_suffix(".part")  # of which a killed process may leave half
-    part.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_lines(path, lines)
 
 
 def read(folder: Path, results: dict[str, Any]) -> Judged:
@@ -204,7 +200,9 @@ def report_of(
     samples = list(resamples(len(references)))
     scores = {
         row: {
-            "bleu": [bleu_of(run, references, metric, samples) for run in seeds.values()],
+            "bleu": [
+                seed_score(metric, run.translations, references, samples) for run in seeds.values()
+            ],
             "nats_per_token": [nats_of(run, samples) for run in seeds.values()],
         }
         for row, seeds in finished.items()
@@ -235,16 +233,8 @@ def in_the_paper(row: str) -> tuple[bool, bool, str]:
     return row == BIG, row != BASE, re.sub(r"\d+", lambda number: number[0].zfill(5), row)
 
 
-def bleu_of(
-    run: Judged, references: Sequence[str], metric: Metric, samples: Iterable[Any]
-) -> SeedScore:
-    """BLEU of a run, on all sentences and on samples of them."""
-    counts = metric.statistics(run.translations, [references])
-    return SeedScore(metric.score(counts).score, metric.rescore(counts, samples))
-
-
 def nats_of(run: Judged, samples: Iterable[Any]) -> SeedScore:
-    """The logarithm of a run's perplexity, likewise."""
+    """The logarithm of a run's perplexity, on all sentences and on samples of them."""
     nats, tokens = np.array(run.nats), np.array(run.tokens)
     drawn = [float(nats[some].sum() / tokens[some].sum()) for some in samples]
     return SeedScore(float(nats.sum() / tokens.sum()), drawn)
@@ -270,7 +260,7 @@ def row_of(
     one = next(iter(seeds.values())).results
     differences = {}
     for name in FIGURES:
-        found = difference(scores[row][name], scores[BASE][name], deviations[name])
+        found = difference(scores[row][name], scores[BASE][name], deviations[name], degrees)
         paper = round(published[name] - base[name], 4)
         differences[name] = {**dataclasses.asdict(found), "paper": paper}
         differences[name]["direction"] = direction(found.value, found.ci, paper, degrees)
@@ -307,8 +297,11 @@ def published_of(row: str) -> dict[str, Any]:
 
 
 def direction(value: float, ci: float, paper: float, degrees: int) -> str:
-    """Whether a difference has the sign of the paper's, as far as the confidence goes."""
-    if abs(value) <= ci or degrees < LEAST_DEGREES:
+    """Whether a difference has the sign of the paper's, as far as the confidence goes.
+
+    Without two seeds of any row nothing is known of what seeds change, and the confidence lacks it.
+    """
+    if abs(value) <= ci or not degrees:
         return OPEN
     return SAME if value * paper > 0 else OTHER
 
@@ -319,7 +312,7 @@ def direction(value: float, ci: float, paper: float, degrees: int) -> str:
 def markdown(report: Mapping[str, Any]) -> str:
     """The table of a report, and how often its directions are the paper's.
 
-    In bold is what is further from 0 than its confidence, once there are seeds enough for one.
+    In bold is what is further from 0 than its confidence, once a row has two seeds.
     """
     rows = [shown(row) for row in report["rows"]]
     bleu, nats = (report["seed_deviation"][name] for name in FIGURES)

@@ -21,7 +21,7 @@ MOST_BEAMS = 8
 MOST_MODELS = 2  # in memory
 NO_MODEL = (
     "Name a model: a folder that training has written, or an id on the Hub, such as org/name. To "
-    "get a small one, runs/demo, type make demo in the repository; it takes about eight minutes."
+    "get a small one, runs/demo, type make demo in the repository; it takes about six minutes."
 )
 # The iframe is as high as what it holds.
 FIT = (

@@ -107,14 +107,17 @@ def train(argv: list[str], exits: ExitStack) -> None:
     tokenizer, target_tokenizer = tokenizers
 
     # Section 3: the model
-    learns_alignment = corpus.has_links
+    learns_alignment = arguments.data.aligned_by is not None
     model = build_model(arguments, *tokenizers, learns_alignment=learns_alignment)
     set_trained_length(tokenizer, check_lengths(arguments, model, pairs), arguments)
     logger.info("The model has %s.", describe_parameters(model))
+    aligning = None
+    if learns_alignment:
+        aligning = GuidedAlignment(model, training.guided_alignment_weight)
     if training.dry_run:
-        show_plan(arguments, model, tokenizer, pairs["train"])
+        show_plan(arguments, model, tokenizer, pairs["train"], aligning)
         return
-    if corpus.loaded is not None:
+    if arguments.data.streamed_by:
         pairs["train"] = TokenBatchStream(
             corpus, tokenizer, arguments.data, training, checkpoint, target_tokenizer
         )
@@ -134,9 +137,7 @@ def train(argv: list[str], exits: ExitStack) -> None:
         on_checkpoint=pusher.push if pusher else None,
         settings=settings,
         target_tokenizer=target_tokenizer,
-        guided_alignment=(
-            GuidedAlignment(model, training.guided_alignment_weight) if learns_alignment else None
-        ),
+        guided_alignment=aligning,
     )
     before = None
     if training.model_name_or_path:
@@ -199,7 +200,10 @@ def check(arguments: Arguments, exits: ExitStack) -> tuple[str | None, Settings]
 def read_data(
     arguments: Arguments, checkpoint: str | None, settings: Settings
 ) -> tuple[Corpus, Tokenizers, dict[str, Any]]:
-    """The text, its tokenizers, and encoded pairs of each split; those of training cleaned."""
+    """The text, its tokenizers, and encoded pairs of each split; of training clean ones.
+
+    While text is streamed there are no pairs of training yet.
+    """
     data, training = arguments.data, arguments.training
     with training.main_process_first(desc="reading the text"):
         corpus = load_corpus(data, training.seed)
@@ -211,27 +215,23 @@ def read_data(
         check_push(arguments)
     set_seed(training.seed)
     with training.main_process_first(desc="learning the vocabulary"):
-        tokenizer, target_tokenizer = build_tokenizers(arguments, corpus, checkpoint)
+        tokenizers = build_tokenizers(arguments, corpus, checkpoint)
     with training.main_process_first(desc="encoding"):
-        pairs: dict[str, Any] = encode_splits(corpus, tokenizer, data.segmented, target_tokenizer)
+        pairs: dict[str, Any] = encode_splits(corpus, tokenizers[0], data.segmented, tokenizers[1])
     if data.streaming:
-        pairs["train"] = TokenBatchStream(
-            corpus, tokenizer, data, training, checkpoint, target_tokenizer
-        )
+        return corpus, tokenizers, pairs
+    if data.redrawn_by and not training.dry_run:
+        pairs["train"] = clean(corpus, pairs["train"])
     else:
-        if data.redrawn_by and not training.dry_run:
-            pairs["train"] = clean(corpus, pairs["train"])
-        else:
-            pairs["train"] = clean_and_mix(corpus, pairs["train"], training.seed)
-        logger.info("Training text: %s.", describe(corpus.counts))
-        if not training.dry_run:
-            with raise_on_all_processes(training):
-                settings.check_text(pairs["train"])
-        if training.distillation_teacher:
-            with training.main_process_first(desc="asking the teacher"):
-                tokenizers = (tokenizer, target_tokenizer)
-                pairs["train"] = with_teacher(pairs["train"], training, tokenizers)
-    return corpus, (tokenizer, target_tokenizer), pairs
+        pairs["train"] = clean_and_mix(corpus, pairs["train"], training.seed)
+    logger.info("Training text: %s.", describe(corpus.counts))
+    if not training.dry_run:
+        with raise_on_all_processes(training):
+            settings.check_text(pairs["train"])
+    if training.distillation_teacher:
+        with training.main_process_first(desc="asking the teacher"):
+            pairs["train"] = with_teacher(pairs["train"], training, tokenizers)
+    return corpus, tokenizers, pairs
 
 
 def optimize(

@@ -303,9 +303,11 @@ def main(argv: list[str]) -> None:
         if options.dry_run:
             show(plan, settings)
             return
-        with FolderLock(folder):
+        with ExitStack() as exits:
+            if not options.only_report:  # that is for looking at a sweep that goes on, too
+                exits.enter_context(FolderLock(folder))
             if is_search:
-                settings = search(plan, options.metric)
+                settings = search(plan)
             elif not options.only_report:
                 runs = [plan.runs(name, fields).values() for name, fields in settings.items()]
                 # All settings with the first seed, then with the second: any number tells.
@@ -463,9 +465,10 @@ def show(plan: Plan, settings: Mapping[str, Mapping[str, Any]]) -> None:
         print(f"{plan.options.trials} trials of {' '.join(map(str, plan.axes))}")
 
 
-def search(plan: Plan, metric: str) -> dict[str, dict[str, Any]]:
+def search(plan: Plan) -> dict[str, dict[str, Any]]:
     """Train trial after trial; the fields of each by its name."""
-    search, options = Search(plan.axes, plan.folder, plan.seeds[0]), plan.options
+    options = plan.options
+    search = Search(plan.axes, plan.folder, plan.seeds, options.metric)
     while not options.only_report:
         trials = search.open_trials(options.jobs, options.trials)
         runs: dict[int, list[Run]] = {}
@@ -482,7 +485,7 @@ def search(plan: Plan, metric: str) -> dict[str, dict[str, Any]]:
         for number, of_trial in runs.items():
             results = [found.get(run.name) for run in of_trial]
             if None not in results:
-                scores = [each["scores"][VALIDATION][metric] for each in results if each]
+                scores = [each["scores"][VALIDATION][options.metric] for each in results if each]
                 search.tell(number, statistics.fmean(scores))
             elif options.launcher is None:
                 search.fail(number)

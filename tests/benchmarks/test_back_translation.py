@@ -7,20 +7,14 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from benchmarks import back_translation
-from tests.training.runs import run_here, write_pairs
-from training import sweep
+from tests.training.runs import write_sides
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Text in the files of Tatoeba."""
     folder = tmp_path_factory.mktemp("tatoeba")
-    for name, count in (("train", 60), ("test", 8)):
-        write_pairs(folder / name, count)
-        pairs = [line.split("\t") for line in (folder / name).read_text().splitlines()]
-        for place, language in enumerate(("en", "de")):
-            with gzip.open(folder / f"{name}.{language}.gz", "wt") as file:
-                file.writelines(f"{pair[place]}\n" for pair in pairs)
+    write_sides(folder, {"train": 60, "test": 8})
     return folder
 
 
@@ -28,14 +22,8 @@ def lines(path):
     return gzip.open(path, "rt").read().splitlines()
 
 
-def test_three_systems_are_trained_and_compared(data, tmp_path, monkeypatch):
-    commands = []
-
-    def train(command):
-        commands.append(command)
-        return run_here(*command[2:]).returncode
-
-    monkeypatch.setattr(sweep, "_wait_for", train)
+@pytest.mark.usefixtures("few_trials")
+def test_three_systems_are_trained_and_compared(data, tmp_path, commands):
     argv = [str(data), "--output_dir", str(tmp_path / "runs"), "--results", str(tmp_path)]
     argv += ["--bitext_pairs", "30", "--vocab_size", "290", "--max_steps", "2", "--seeds", "1"]
     argv += ["--max_extra_tokens", "3", "--d_model", "16", "--d_ff", "16", "--use_cpu"]

@@ -6,8 +6,6 @@ import json
 import pytest
 
 from benchmarks import distillation
-from tests.training.runs import run_here
-from training import sweep
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration
 
 
@@ -40,17 +38,11 @@ def data(tmp_path):
     return tmp_path
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_students_learn_from_the_teacher_or_from_the_references(
-    data, copier_folder, tmp_path, monkeypatch
+    data, copier_folder, tmp_path, commands
 ):
     pytest.importorskip("ctranslate2")
-    commands = []
-
-    def train(command):
-        commands.append(command)
-        return run_here(*command[2:]).returncode
-
-    monkeypatch.setattr(sweep, "_wait_for", train)
     work = tmp_path / "work"
     argv = [str(copier_folder), str(data), "--output_dir", str(work), "--results", str(tmp_path)]
     argv += ["--seeds", "1", "--rounds", "1", "--max_steps", "2", "--encoder_layers", "1"]

@@ -1,28 +1,14 @@
 """The whole script on a little text."""
 
-import gzip
 import json
 
 from benchmarks import regularisation
-from tests.training.runs import run_here, write_pairs
-from training import sweep
+from tests.training.runs import write_sides
 from vaswani_hf.text.lines import read_lines
 
 
-def test_rows_are_trained_and_compared_with_base(tmp_path, monkeypatch):
-    for name, count in (("train", 60), ("val", 8), ("test_2016", 8)):
-        write_pairs(tmp_path / name, count)
-        pairs = [line.split("\t") for line in (tmp_path / name).read_text().splitlines()]
-        for place, language in enumerate(("en", "de")):
-            text = "".join(f"{pair[place]}\n" for pair in pairs)
-            (tmp_path / f"{name}.{language}.gz").write_bytes(gzip.compress(text.encode()))
-    commands = []
-
-    def train(command):
-        commands.append(command)
-        return run_here(*command[2:]).returncode
-
-    monkeypatch.setattr(sweep, "_wait_for", train)
+def test_rows_are_trained_and_compared_with_base(tmp_path, commands):
+    write_sides(tmp_path, {"train": 60, "val": 8, "test_2016": 8})
     runs = tmp_path / "runs"
     argv = [str(tmp_path), "--output_dir", str(runs), "--results", str(tmp_path)]
     argv += ["--vocab_size", "300", "--d_model", "16", "--d_ff", "16", "--encoder_layers", "1"]

@@ -122,6 +122,11 @@ def test_every_recipe_is_in_the_table():
         assert f"| `{shown}` |" in read("docs/recipes.md")
 
 
+def test_every_benchmark_is_told_of():
+    for script in (REPOSITORY / "benchmarks").glob("*.py"):
+        assert f"`{script.name}`" in read("benchmarks/README.md")
+
+
 def test_the_parameter_counts_are_the_models():
     import torch
 

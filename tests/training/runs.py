@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import functools
+import gzip
 import io
 import json
 import logging
@@ -49,6 +50,22 @@ def write_pairs(path: Path, count: int, seed: int = 0) -> None:
             source = chooser.choices(words, k=chooser.randint(1, 6))
             target = [word[::-1] for word in source]
             lines.write(f"{' '.join(source)}\t{' '.join(target)}\n")
+
+
+def write_sides(folder: Path, counts: dict[str, int]) -> None:
+    """The pairs of `write_pairs`, a gzipped file a side: `train.en.gz` and `train.de.gz`.
+
+    Args:
+        folder: of the files.
+        counts: of pairs, by the name of their files.
+    """
+    for name, count in counts.items():
+        write_pairs(folder / name, count)
+        lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        sides = zip(*(line.split("\t") for line in lines), strict=True)
+        for language, texts in zip(("en", "de"), sides, strict=True):
+            with gzip.open(folder / f"{name}.{language}.gz", "wt", encoding="utf-8") as file:
+                file.writelines(f"{text}\n" for text in texts)
 
 
 @functools.cache

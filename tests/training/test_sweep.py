@@ -272,8 +272,9 @@ def test_a_run_that_failed_is_told_and_the_others_are_judged(folder, recipe, cap
     assert (folder / "dropout_0.9-seed_42.log").exists()
 
 
-def test_only_report_trains_nothing(folder, recipe, capsys):
+def test_only_report_trains_nothing_and_needs_no_lock(folder, recipe, monkeypatch, capsys):
     sweep_by(recipe, "--set", "dropout=0.1", "--seeds", "1")
+    monkeypatch.setattr(sweep, "FolderLock", None)  # the sweep that goes on may have it
     assert sweep_by(recipe, "--set", "dropout=0.1,0.2", "--seeds", "1", "--only_report") == 0
     assert len(told(folder)) == 1
     assert "The best of 1" in capsys.readouterr().out
@@ -396,3 +397,9 @@ def test_a_search_of_something_else_needs_another_folder(folder, recipe, searche
     searched("--trials", "1")
     with pytest.raises(SystemExit, match=r"dropout=0.0:0.4 .* choose another folder"):
         sweep.main([recipe, "--set", "dropout=0.0:0.3", "--trials", "1", "--output_dir", "runs"])
+    same = [recipe, "--set", "dropout=0.0:0.4", "--set", "num_heads=2,4", "--output_dir", "runs"]
+    for other in (["--seeds", "1,2", "--metric", "chrf++"], ["--seeds", "1"]):
+        with pytest.raises(SystemExit, match=r"has a search of --seeds 1,2 --metric bleu, and --s"):
+            sweep.main([*same, *other, "--trials", "2"])
+        with pytest.raises(SystemExit, match=r"^0$"):
+            sweep.main([*same, *other, "--trials", "2", "--only_report"])

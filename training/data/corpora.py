@@ -45,7 +45,7 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
     """
     if not arguments.corpora:
         Noise.of(arguments)  # which checks it
-        _check_alignment(arguments)
+        _check_links(arguments)
         return [CorpusPlan("train", None, arguments)]
     for name in _LIST_FIELDS:
         if getattr(arguments, name):
@@ -71,7 +71,7 @@ def plan_corpora(arguments: DataArguments) -> list[CorpusPlan]:
             f"so give each its weight, such as its number of pairs."
         )
     for plan in plans:
-        _check_alignment(plan.arguments, f"corpora, {plan.name}: ")
+        _check_links(plan.arguments, f"corpora, {plan.name}: ")
     return plans
 
 
@@ -122,26 +122,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _check_alignment(arguments: DataArguments, where: str = "") -> None:
-    """Refuse alignments of text that cannot have them."""
+def _check_links(arguments: DataArguments, where: str = "") -> None:
+    """Refuse files of links without a file of sources for each."""
     files = arguments.guided_alignment
-    if not files:
-        return
-    if len(files) != len(arguments.train_source) or arguments.train_file:
+    if files and (len(files) != len(arguments.train_source) or arguments.train_file):
         raise ValueError(
             f"{where}guided_alignment names {len(files)} files and train_source "
             f"{len(arguments.train_source)}; give one for each of train_source, and pairs from no "
             f"other place."
         )
-    for name, why in [
-        ("streaming", "links are read with the whole text"),
-        ("segmented", "links are of words, and the text is cut into pieces"),
-        ("swap_sides", "links go from the named source to the named target"),
-    ]:
-        if getattr(arguments, name):
-            raise ValueError(
-                f"{where}guided_alignment does not go with {name}: {why}; leave one of them out."
-            )
 
 
 def shares(plans: list[CorpusPlan]) -> list[float] | None:

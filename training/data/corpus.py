@@ -54,14 +54,6 @@ class Corpus:
     loaded: dict[str, Dataset] | None = None
 
     @property
-    def has_links(self) -> bool:
-        """Whether word alignments are known of some training pairs."""
-        return any(
-            plan.arguments.guided_alignment or plan.arguments.guided_alignment_of_trees
-            for plan in self.plans
-        )
-
-    @property
     def source_tags(self) -> list[str]:
         """The pieces that stand before sources of some corpora, each once."""
         return list(dict.fromkeys(plan.source_tag for plan in self.plans if plan.source_tag))

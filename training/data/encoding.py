@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset, Features, List, Value, concatenate_datasets
 from datasets.fingerprint import Hasher
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -81,9 +81,16 @@ def encode_pairs(
         made_of += (_content_of(target_tokenizer),)
     if source_tag is not None:
         made_of += (source_tag,)
-    fingerprint = Hasher.hash(made_of)
+    fingerprint, features = Hasher.hash(made_of), None
+    if WORD_LINKS in pairs.column_names:
+        # Else the types are those of the first 1,000 pairs, of which none may have a link.
+        columns = {"input_ids": "int32", "labels": "int64", PIECE_LINKS: "int64"}
+        lists = {name: List(Value(kind)) for name, kind in columns.items()}
+        features = Features({**pairs.features, **lists})
     with unwrap_dataset_errors():
-        return pairs.map(encode, batched=True, desc="Encoding", new_fingerprint=fingerprint)
+        return pairs.map(
+            encode, batched=True, desc="Encoding", features=features, new_fingerprint=fingerprint
+        )
 
 
 def _piece_links(

@@ -65,8 +65,6 @@ def check_lengths(
             f"raise that or lower max_length."
         )
     for split in pairs:
-        if split == "train" and data.streaming:
-            continue
         lengths = side_lengths(pairs[split])
         if split == "train":
             TokenBudget.of(arguments.training).check_lengths(*lengths, of_split=" of split train")

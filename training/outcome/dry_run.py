@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..data.batching import training_batches
 from ..data.lengths import side_lengths
+from ..loop.guided_alignment import GuidedAlignment
 from ..settings.budget import TokenBudget
 from ..settings.fields import Arguments, VaswaniTrainingArguments
 from .cost import (
@@ -209,11 +210,14 @@ def show_plan(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     pairs: Dataset,
+    guided_alignment: GuidedAlignment | None = None,
 ) -> None:
     """Measure as many updates as `dry_run_updates` says, and write the plan to standard output."""
     training, measurement = arguments.training, None
     if training.dry_run_updates:
-        measurement = measure_updates(training, model, tokenizer, pairs, training.dry_run_updates)
+        measurement = measure_updates(
+            training, model, tokenizer, pairs, training.dry_run_updates, guided_alignment
+        )
     plan = make_plan(arguments, model, pairs, measurement)
     if training.process_index == 0:
         sys.stdout.write(plan.text())

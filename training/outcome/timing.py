@@ -17,6 +17,7 @@ from transformers import (
 
 from ..data.collating import PairCollator
 from ..loop.callbacks import Stopwatch
+from ..loop.guided_alignment import GuidedAlignment
 from ..loop.trainer import VaswaniTrainer
 from ..settings.fields import VaswaniTrainingArguments
 
@@ -40,6 +41,7 @@ def measure_updates(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Dataset,
     num_updates: int,
+    guided_alignment: GuidedAlignment | None = None,
 ) -> Measurement:
     """Time the trainer's own updates, at a learning rate of 0, which leaves the model as it is.
 
@@ -50,6 +52,7 @@ def measure_updates(
         pairs: encoded training pairs.
         num_updates: how many are timed at most, after one that is not. After `MAX_MINUTES` no more
             are begun; where one takes longer, it is that one which is timed.
+        guided_alignment: of the run, if there is one.
     """
     measured = copy.copy(training)
     changes: dict[str, Any] = {
@@ -66,6 +69,7 @@ def measure_updates(
         train_dataset=pairs,
         data_collator=PairCollator(tokenizer, model),
         processing_class=tokenizer,
+        guided_alignment=guided_alignment,
     )
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)

@@ -295,20 +295,30 @@ class DataArguments:
         return languages[::-1] if self.swap_sides else languages
 
     @property
+    def aligned_by(self) -> str | None:
+        """The first setting by which training pairs have links; `None` if there is none."""
+        return self._first_set("guided_alignment", "guided_alignment_of_trees")
+
+    @property
     def redrawn_by(self) -> str | None:
         """The first setting by which pairs are drawn anew in each epoch; `None` if there is none.
 
         Such pairs are streamed to the trainer, be they read while training or before.
         """
-        for name in ("bpe_dropout", *NOISE):
-            if getattr(self, name) or any(f'"{name}"' in text for text in self.corpora):
-                return name
-        return "stages" if self.stages else None
+        return self._first_set("bpe_dropout", *NOISE, "stages")
 
     @property
     def streamed_by(self) -> str | None:
         """The first setting by which pairs are streamed to the trainer; `None` if none are."""
         return "streaming" if self.streaming else self.redrawn_by
+
+    def _first_set(self, *names: str) -> str | None:
+        """The first of these that is set, for all training text or for one of `corpora`."""
+        for name in names:
+            key = re.compile(rf'"{name}"\s*:')  # of a mapping that is not read yet
+            if getattr(self, name) or any(map(key.search, self.corpora)):
+                return name
+        return None
 
 
 @dataclass

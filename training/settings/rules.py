@@ -75,8 +75,6 @@ def check_task(arguments: Arguments) -> None:
             f"guided_alignment_of_trees is for task={PARSING}, got task={task}; name files in "
             f"guided_alignment."
         )
-    if data.guided_alignment_of_trees and data.streaming:
-        raise ValueError("guided_alignment_of_trees does not go with streaming; leave one out.")
     for name in ("segmented", "swap_sides"):
         if task == PARSING and getattr(data, name):
             raise ValueError(f"{name}=True is for translation, got task={task}; leave it out.")
@@ -88,33 +86,39 @@ def check_alignment(arguments: Arguments) -> None:
     Raises:
         ValueError: naming the setting.
     """
-    data, training = arguments.data, arguments.training
-    names_some = data.guided_alignment or data.guided_alignment_of_trees
-    if names_some or any('"guided_alignment"' in text for text in data.corpora):
-        for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
-            if (getattr(training, name, None) or {}).get("use_reentrant"):
+    data, training, setting = arguments.data, arguments.training, arguments.data.aligned_by
+    if setting is None:
+        for name in ("weight", "layer", "head"):
+            needless = f"guided_alignment_{name}"
+            if arguments.chosen.get(needless) is not None:
                 raise ValueError(
-                    f"{name}: use_reentrant=true would keep gradients from the head that "
-                    f"guided_alignment trains; leave it out."
+                    f"{needless}={arguments.chosen[needless]} needs alignments, and none are "
+                    f"named; set guided_alignment."
                 )
-        if training.lora_rank is not None:
-            raise ValueError(
-                "guided_alignment names its head in the model's configuration, which an adapter "
-                "does not hold; leave out lora_rank."
-            )
-        if training.n_gpu > 1:
-            raise ValueError(
-                f"guided_alignment takes one GPU a process, and this one has {training.n_gpu}; "
-                f"start it by `accelerate launch`."
-            )
         return
-    for name in ("weight", "layer", "head"):
-        setting = f"guided_alignment_{name}"
-        if arguments.chosen.get(setting) is not None:
+    for other, why in [
+        (data.streamed_by, "links are of the pieces that pairs have when all text is read before"),
+        ("segmented" if data.segmented else None, "links are of words, and the text is cut"),
+        ("swap_sides" if data.swap_sides else None, "links go from the named source to the target"),
+    ]:
+        if other is not None:
+            raise ValueError(f"{setting} does not go with {other}: {why}; leave one of them out.")
+    for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
+        if (getattr(training, name, None) or {}).get("use_reentrant"):
             raise ValueError(
-                f"{setting}={arguments.chosen[setting]} needs alignments, and none are named; set "
-                f"guided_alignment."
+                f"{name}: use_reentrant=true would keep gradients from the head that {setting} "
+                f"trains; leave it out."
             )
+    if training.lora_rank is not None:
+        raise ValueError(
+            f"{setting} names its head in the model's configuration, which an adapter does not "
+            f"hold; leave out lora_rank."
+        )
+    if training.n_gpu > 1:
+        raise ValueError(
+            f"{setting} takes one GPU a process, and this one has {training.n_gpu}; start it by "
+            f"`accelerate launch`."
+        )
 
 
 def check_distillation(arguments: Arguments) -> None:
@@ -227,13 +231,6 @@ def check_redrawn(arguments: Arguments) -> None:
     check_stages(data.stages, arguments.training.max_steps)
     if data.stages and not data.corpora:
         raise ValueError("stages mix corpora, and there are none; name them in corpora.")
-    if setting is not None and (
-        data.guided_alignment or any('"guided_alignment"' in text for text in data.corpora)
-    ):
-        raise ValueError(
-            f"guided_alignment does not go with {setting}: links are of the pieces that pairs have "
-            f"without it; leave one of them out."
-        )
     if setting in (None, "stages"):
         return
     if arguments.training.task == PARSING:

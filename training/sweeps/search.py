@@ -36,17 +36,20 @@ class Search:
     Args:
         axes: what is varied, and within which bounds.
         folder: of the sweep.
-        seed: of the suggestions.
+        seeds: of each trial; the first one is that of the suggestions too.
+        metric: a trial's score is its mean over the seeds.
 
     Raises:
         ValueError: if something else was searched in this folder.
         ImportError: naming the extra that brings optuna.
     """
 
-    def __init__(self, axes: Sequence[Axis], folder: Path, seed: int) -> None:
+    def __init__(
+        self, axes: Sequence[Axis], folder: Path, seeds: Sequence[int], metric: str
+    ) -> None:
         optuna = require("optuna")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.axes, self.seed = axes, seed
+        self.axes, self.folder, self.seeds, self.metric = axes, folder, seeds, metric
         backend = require("optuna.storages.journal").JournalFileBackend(str(folder / STORAGE))
         self.study = optuna.create_study(
             storage=optuna.storages.JournalStorage(backend),
@@ -54,13 +57,21 @@ class Search:
             direction="maximize",
             load_if_exists=True,
         )
-        here = f"{described(axes)} --seeds {seed}"
-        there = self.study.user_attrs.get("axes", here)
+        self._keep("axes", described(axes))
+
+    def _keep(self, what: str, here: str) -> None:
+        """Write down what is searched, unless it is there.
+
+        Raises:
+            ValueError: if something else is there.
+        """
+        there = self.study.user_attrs.get(what, here)
         if there != here:
             raise ValueError(
-                f"{folder} has a search of {there}, and {here} is asked for; choose another folder."
+                f"{self.folder} has a search of {there}, and {here} is asked for; choose another "
+                f"folder."
             )
-        self.study.set_user_attr("axes", here)
+        self.study.set_user_attr(what, here)
 
     def trials(self) -> list[Trial]:
         """All of them, in order."""
@@ -72,7 +83,12 @@ class Search:
         Args:
             most: of them.
             total: of all trials of the search.
+
+        Raises:
+            ValueError: if those before had their scores by another metric, or of other seeds.
         """
+        seeds = ",".join(map(str, self.seeds))
+        self._keep("scores", f"--seeds {seeds} --metric {self.metric}")
         optuna = require("optuna")
         running = self.study.get_trials(states=(optuna.trial.TrialState.RUNNING,))
         # One that was killed before its last field was suggested has no run.
@@ -86,7 +102,7 @@ class Search:
         ]
         while len(found) < most and (count := len(self.study.trials)) < total:
             # The same state at each number, whatever process has come that far.
-            self.study.sampler = optuna.samplers.TPESampler(seed=self.seed + count)
+            self.study.sampler = optuna.samplers.TPESampler(seed=self.seeds[0] + count)
             trial = self.study.ask()
             found.append(Trial(trial.number, {a.field: _suggest(trial, a) for a in self.axes}))
         return found

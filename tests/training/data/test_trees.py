@@ -92,7 +92,8 @@ def test_each_token_is_linked_to_the_word_that_comes_next(sequence, next_words):
 def test_training_pairs_of_trees_have_links_where_that_is_asked_for(treebank):
     named = {"treebank": str(treebank), "train_trees": ["02"], "validation_trees": ["22"]}
     corpus = load_corpus(DataArguments(**named, guided_alignment_of_trees=True))
-    assert corpus.has_links and "word_links" not in corpus.splits["validation"].column_names
+    assert "word_links" not in corpus.splits["validation"].column_names
     assert corpus.splits["train"]["target"][0] == "(S (NP PRP )NP (VP VBZ )VP . )S"
     assert corpus.splits["train"]["word_links"][0][::2] == [0, 0, 0, 1, 1, 1, 2, 2]
-    assert not load_corpus(DataArguments(**named)).has_links
+    plain = load_corpus(DataArguments(**named)).splits["train"]
+    assert plain.column_names == ["source", "target"]

@@ -48,11 +48,15 @@ def settings(place, **fields):
     )
 
 
-@pytest.fixture(scope="module")
-def pairs(place):
+def read_pairs(place):
     data = DataArguments(train_file=[str(place / "pairs.tsv")])
     corpus, tokenizers = load_corpus(data), load_tokenizers(place / "teacher")
     return clean_and_mix(corpus, encode_pairs(corpus.splits["train"], tokenizers[0]), seed=0)
+
+
+@pytest.fixture(scope="module")
+def pairs(place):
+    return read_pairs(place)
 
 
 def test_what_is_stored_is_the_teachers_distribution_of_each_target_piece(place, pairs):
@@ -76,7 +80,7 @@ def test_a_second_run_finds_it(place, pairs, monkeypatch):
     tokenizers = load_tokenizers(place / "teacher")
     first = with_teacher(pairs, settings(place, distillation_top_k=3), tokenizers)
     monkeypatch.setattr(distillation, "Teacher", None)
-    again = with_teacher(pairs, settings(place, distillation_top_k=3), tokenizers)
+    again = with_teacher(read_pairs(place), settings(place, distillation_top_k=3), tokenizers)
     assert again[:]["teacher_ids"] == first[:]["teacher_ids"]
     with pytest.raises(TypeError, match="NoneType"):  # another teacher would be asked
         with_teacher(pairs, settings(place, distillation_top_k=2), tokenizers)

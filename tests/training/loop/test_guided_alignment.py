@@ -9,6 +9,7 @@ from tests.training.loop.test_trainer import make_trainer
 from tests.training.runs import RECIPE, run_here, write_pairs
 from training.loop.guided_alignment import GuidedAlignment, choose_head
 from training.loop.trainer import VaswaniTrainer
+from training.outcome.timing import measure_updates
 from training.settings.fields import VaswaniTrainingArguments
 from training.settings.reading import parse_arguments
 from vaswani_hf import train_tokenizer
@@ -134,11 +135,22 @@ def test_batches_of_an_update_add_up(tmp_path, tokenizer):
     assert whole > trainer.compute_loss(trainer.model, plain, num_items_in_batch=torch.tensor(33))
 
 
+def test_a_dry_run_measures_it_too(tmp_path, tokenizer, monkeypatch):
+    counted = []
+    loss = GuidedAlignment.loss
+    monkeypatch.setattr(GuidedAlignment, "loss", lambda *args: counted.append(1) or loss(*args))
+    trainer = make_trainer(Aligning, tmp_path, tokenizer, PAIRS)
+    model, aligning = trainer.model, trainer.guided_alignment
+    measure_updates(trainer.args, model, tokenizer, PAIRS, 1, aligning)
+    assert counted
+
+
 def test_compiled_it_is_the_same(tmp_path, tokenizer):
-    plain = losses(tmp_path / "plain", tokenizer)
+    pairs = PAIRS.select([1] * 6)  # one shape, so one graph
+    plain = losses(tmp_path / "plain", tokenizer, pairs)
     torch._dynamo.reset()
     compiled = {"torch_compile": True, "torch_compile_backend": "eager"}
-    found = losses(tmp_path / "compiled", tokenizer, **compiled)
+    found = losses(tmp_path / "compiled", tokenizer, pairs, **compiled)
     assert found == pytest.approx(plain, rel=1e-4)
 
 
@@ -179,9 +191,17 @@ def test_a_run_leaves_a_model_that_names_its_head(tmp_path):
             '--guided_alignment a --gradient_checkpointing_kwargs {"use_reentrant":true}',
             "use_reentrant=true would keep gradients from the head",
         ),
+        ("--guided_alignment a --streaming true", "guided_alignment does not go with streaming"),
+        ("--guided_alignment a --bpe_dropout 0.1", "does not go with bpe_dropout: links are of"),
+        ("--guided_alignment a --swap_sides", "guided_alignment does not go with swap_sides"),
+        ("--guided_alignment a --segmented", "does not go with segmented: links are of words"),
+        (
+            '--corpora {"name":"a","guided_alignment":"b"} {"name":"c","typo_noise":0.1}',
+            "guided_alignment does not go with typo_noise",
+        ),
     ],
 )
-def test_settings_that_would_do_nothing_are_refused(options, told):
+def test_what_cannot_be_learned_is_refused(options, told):
     files = ["--train_source", "a", "--train_target", "b", "--use_cpu", "true"]
     with pytest.raises(ValueError, match=told):
         parse_arguments(["base", *files, *options.split()])

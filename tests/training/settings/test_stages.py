@@ -71,10 +71,6 @@ def test_the_updates_of_stages_make_up_the_training():
     [
         (("--bpe_dropout", "1"), "bpe_dropout must be at least 0 and below 1"),
         (("--bpe_dropout", "0.1", "--segmented"), "bpe_dropout has text cut anew"),
-        (
-            ("--bpe_dropout", "0.1", "--guided_alignment", "a.links"),
-            "guided_alignment does not go with bpe_dropout",
-        ),
         (("--typo_noise", "0.1", "--num_train_epochs", "3"), "typo_noise has no epochs of a fixed"),
         (("--bpe_dropout", "0.1", "--save_strategy", "epoch"), "save_strategy must be steps or no"),
     ],
@@ -83,6 +79,12 @@ def test_what_cannot_be_drawn_anew_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         arguments = parse_arguments(["base", "--train_file", "a.tsv", *options])
         check_streaming(arguments.data, arguments.training)
+
+
+def test_a_corpus_may_be_called_as_a_setting_is():
+    named = [json.dumps({"name": name, "train_file": "a.tsv"}) for name in ("stages", "typo_noise")]
+    assert DataArguments(corpora=named).redrawn_by is None
+    assert DataArguments(corpora=[*named, '{"typo_noise" : 0.1}']).redrawn_by == "typo_noise"
 
 
 def test_trees_cannot_be_drawn_anew():

@@ -21,7 +21,14 @@ def test_the_best_parser_is_the_one_of_the_best_f1(tmp_path):
             "metric_for_best_model=bleu is not measured",
         ),
         (["--task", "translation"], "train_trees is for task=parsing, got task=translation"),
-        (["--guided_alignment_of_trees", "true", "--streaming", "true"], "not go with streaming"),
+        (["--streaming", "true"], "guided_alignment_of_trees does not go with streaming"),
+        (
+            [
+                *("--corpora", '{"name": "a", "train_trees": "a.mrg"}', "--max_steps", "2"),
+                *("--stages", '{"updates": 2, "weights": {"a": 1}}'),
+            ],
+            "guided_alignment_of_trees does not go with stages",
+        ),
         (["--test_source", "a", "--test_target", "b"], "task=parsing .* test_source names other"),
         (["--segmented"], "segmented=True is for translation"),
         (["--swap_sides"], "swap_sides=True is for translation"),
