@@ -29,8 +29,8 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, MarianConfig, Seq2SeqTrainingArguments
 
 from benchmarks.library_training import MARIAN, VASWANI
-from benchmarks.report import first_sentences, write_report
-from benchmarks.table_3 import Judged, bleu_of, nats_of
+from benchmarks.report import first_sentences, seed_score, write_lines, write_report
+from benchmarks.table_3 import Judged, nats_of
 from training.loop.checkpoints import checkpoints, read_state
 from training.loop.model import load_tokenizer
 from training.loop.schedule import peak_learning_rate
@@ -313,10 +313,7 @@ def judge(
                     "tokens": [len(score.ids) for score in scores],
                 }
             )
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    part = path.with_suffix(".part")  # of which a killed process may leave half
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    write_lines(path, [json.dumps(line, ensure_ascii=False) for line in lines])
     for checkpoint in saved[:-1]:
         shutil.rmtree(checkpoint)
 
@@ -359,7 +356,7 @@ def read(folder: Path, weights: str, references: Sequence[str]) -> list[Point]:
         if line["weights"] == weights:
             judged = Judged({}, *(line[name] for name in ("translations", "nats", "tokens")))
             scores = {
-                "bleu": bleu_of(judged, references, metric, samples),
+                "bleu": seed_score(metric, judged.translations, references, samples),
                 "nats_per_token": nats_of(judged, samples),
             }
             points.append(Point(line["updates"], line["seconds"] / 60, scores))

@@ -25,6 +25,7 @@ from datasets import Dataset
 from transformers import DataCollatorForSeq2Seq, PreTrainedModel, Seq2SeqTrainer
 
 from benchmarks.contest import marian
+from benchmarks.report import write_lines
 from training.data.batching import training_batches
 from training.data.lengths import side_lengths
 from training.errors import in_one_line
@@ -100,10 +101,8 @@ def main(argv: list[str]) -> None:
             "data": corpus.counts,
             "training": {"updates": trainer.state.global_step, "epochs": trainer.state.epoch},
         }
-        path = Path(training.output_dir) / RESULTS
-        part = path.with_suffix(".part")  # of which a killed process may leave half
-        part.write_text(json.dumps(figures, indent=2, default=str) + "\n", encoding="utf-8")
-        part.replace(path)
+        text = json.dumps(figures, indent=2, default=str)
+        write_lines(Path(training.output_dir) / RESULTS, [text])
 
 
 def sentences_of_token_batches(pairs: Dataset, training: VaswaniTrainingArguments) -> int:
