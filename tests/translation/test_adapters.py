@@ -76,6 +76,18 @@ def test_adapters_share_what_they_leave_alone_and_do_not_change_their_base(adapt
     assert torch.equal(logits(base.model), before)
 
 
+def test_biases_of_an_adapter_do_not_reach_its_base(adapters, tmp_path):
+    place, _ = adapters
+    expected = adapt(place / "base", tmp_path / "adapter", 5, bias="all")
+    base = Translator.from_pretrained(place / "base")
+    before = logits(base.model)
+    adapted = base.with_adapter(tmp_path / "adapter")
+    torch.testing.assert_close(logits(adapted.model), expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(logits(base.model), before)
+    half = Translator.from_pretrained(tmp_path / "adapter", dtype="bfloat16")
+    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
+
+
 def test_a_server_holds_the_base_of_its_adapters_once(adapters):
     place, found = adapters
     arguments = argparse.Namespace(engine="transformers", threads=1, device="cpu")
@@ -131,6 +143,8 @@ def test_what_is_no_adapter_or_does_not_fit_is_refused(adapters, tmp_path):
     place, _ = adapters
     with pytest.raises(ValueError, match=r"base is no adapter: it has no adapter_config\.json"):
         merge_adapter(place / "base", tmp_path / "new")
+    with pytest.raises(ValueError, match="x cannot be merged into an ensemble"):
+        Translator.from_pretrained([place / "x", place / "y"]).with_adapter(place / "x")
     with pytest.raises(ValueError, match="x is an adapter, and a whole model is needed here"):
         check_folder(place / "x")
     with pytest.raises(ValueError, match="x is an adapter, and a whole model is needed here"):
