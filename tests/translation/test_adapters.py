@@ -11,7 +11,7 @@ from tests.small_models import small_model
 from vaswani_hf import Translator, VaswaniForConditionalGeneration
 from vaswani_hf.cli import main
 from vaswani_hf.cli.engines import load_translators
-from vaswani_hf.cli.runs import describe_run
+from vaswani_hf.cli.runs import describe_run, folders_of
 from vaswani_hf.conversion import merge_adapter, to_ctranslate2
 from vaswani_hf.hub.folder import check_folder, export
 
@@ -196,3 +196,9 @@ def test_a_run_is_told_apart_by_its_adapter_too(adapters, tmp_path, monkeypatch)
         shutil.copytree(place / name, tmp_path / "adapter", dirs_exist_ok=True)
         assert main([*command, str(tmp_path / name)]) == 0
     assert len(set(described)) == 2
+
+
+def test_a_run_by_an_adapter_is_told_apart_by_its_base_too(adapters):
+    place, _ = adapters
+    models = [str(place / "x"), str(place / "base")]
+    assert folders_of(models) == [place / "base", place / "x", place / "base"]
