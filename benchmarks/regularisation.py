@@ -1,11 +1,11 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """python -m benchmarks.regularisation DATA [--minutes 20] [--seeds 1 2] [--field value ...]
 
-What do BPE-dropout, stages and filters give in equal time? Recipe `multi30k_small` on the raw files
-of Multi30k in the folder DATA (`train.en.gz`, `train.de.gz`, `val.*`, `test_2016.*`), each on or
-off, with each seed, one training after the other on one core. The same command goes on where it was
-stopped, and reports on what has finished; `--only_report` does that alone. Minutes are those of the
-clock: a busy core makes fewer updates of them, which the table tells too.
+What do BPE-dropout, R-Drop, stages and filters give in equal time? Recipe `multi30k_small` on the
+raw files of Multi30k in the folder DATA (`train.en.gz`, `train.de.gz`, `val.*`, `test_2016.*`),
+each on or off, with each seed, one training after the other on one core. The same command goes on
+where it was stopped, and reports on what has finished; `--only_report` does that alone. Minutes are
+those of the clock: a busy core makes fewer updates of them, which the table tells too.
 """
 
 import argparse
@@ -35,6 +35,7 @@ SHORT_SHARE = 0.01  # of max_steps, with short pairs alone: 300 updates
 ROWS: Mapping[str, Mapping[str, Any]] = {
     BASE: {},
     "bpe_dropout": {"bpe_dropout": 0.1},  # as Provilkov et al. 2020
+    "r_drop": {"r_drop": 5},  # as Liang et al. 2021
     STAGES: {},  # see `stages_of`
     "filters": {"max_length_ratio": 1.5, "drop_copies": True, "drop_duplicates": True},
 }

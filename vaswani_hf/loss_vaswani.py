@@ -251,14 +251,19 @@ def _loss_and_gradients(
         grad_states = torch.cat(grads)[: len(states)]
     else:
         grad_states = torch.zeros_like(states)
-        at_once = TOKENS_AT_ONCE_ON_GPU
-        if states.device.type == "cpu":
-            at_once = max(TOKENS_AT_ONCE, LOGITS_AT_ONCE // len(weight))
+        at_once = tokens_at_once(states.device, len(weight))
         for places in (labels != IGNORED).nonzero().squeeze(1).split(at_once):
             of_places = (each[places] for each in soft)
             grad_states[places] = sums.add(states[places], labels[places], *of_places)
     grad_weight, grad_bias = sums.grad_weight.to(weight.dtype), sums.grad_bias.to(weight.dtype)
     return sums.total, grad_states, grad_weight, grad_bias
+
+
+def tokens_at_once(device: torch.device, num_pieces: int) -> int:
+    """How many tokens get logits together, so that these stay in a CPU's cache."""
+    if device.type == "cpu":
+        return max(TOKENS_AT_ONCE, LOGITS_AT_ONCE // num_pieces)
+    return TOKENS_AT_ONCE_ON_GPU
 
 
 class RunningSums:

@@ -33,6 +33,7 @@ from .adapters import load_checkpoint
 from .callbacks import CheckpointClock, EarlyStopping, logged_name
 from .checkpoints import AUTO, STATE, last_checkpoints
 from .guided_alignment import GuidedAlignment
+from .r_drop import RDropLoss, twice
 from .resumption import Settings
 from .saving import write_checkpoint
 from .schedule import inverse_sqrt_schedule, peak_learning_rate
@@ -108,6 +109,9 @@ class VaswaniTrainer(Seq2SeqTrainer):
         if target_tokenizer is not None:
             # The library would take the ids of the model's targets from the sources' tokenizer.
             self._two_tokenizers = arguments.pop("processing_class"), target_tokenizer
+        if args.r_drop is not None:
+            smoothing = model.config.label_smoothing
+            arguments["compute_loss_func"] = RDropLoss(args.r_drop, smoothing)
         super().__init__(**arguments)
         _seed_process(args)
         self.evaluator, self.on_evaluation = evaluator, on_evaluation
@@ -326,13 +330,20 @@ class VaswaniTrainer(Seq2SeqTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Any = None,
     ) -> Any:
-        """The model's loss, and that of the head that learns alignments."""
+        """The model's loss, or R-Drop's, and that of the head that learns alignments."""
         links, aligning = inputs.pop(PIECE_LINKS, None), self.guided_alignment
+        if self.args.r_drop is not None:
+            if links is not None:
+                of_second_pass = links + links.new_tensor([len(inputs["labels"]), 0, 0])
+                links = torch.cat((links, of_second_pass))
+            inputs = twice(inputs) | {"use_cache": False}
+            num_items_in_batch = None if num_items_in_batch is None else 2 * num_items_in_batch
+        labels = inputs["labels"]
         if links is None or aligning is None:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         with aligning.watching():
             loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        added = aligning.loss(links, inputs["attention_mask"], inputs["labels"], num_items_in_batch)
+        added = aligning.loss(links, inputs["attention_mask"], labels, num_items_in_batch)
         if self.args.average_tokens_across_devices and num_items_in_batch is not None:
             added = added * self.accelerator.num_processes  # as the library scales the model's
         return (loss + added, outputs) if return_outputs else loss + added

@@ -23,7 +23,7 @@ class Shapes:
         sentences: B of each batch.
         source: S.
         target: T.
-        target_tokens: real target tokens, which alone get logits in training.
+        target_tokens: those with logits in training, by default the real ones alone.
     """
 
     sentences: np.ndarray
@@ -37,6 +37,11 @@ class Shapes:
         sentences, source, target = np.array(sampler.shapes, dtype=float).T
         target_tokens = [target_lengths[batch].sum() for batch in sampler.batches]
         return cls(sentences, source, target, np.array(target_tokens, dtype=float))
+
+    def twice(self) -> "Shapes":
+        """The shapes of batches that hold each pair twice, as R-Drop's, with logits of all."""
+        sentences = 2 * self.sentences
+        return Shapes(sentences, self.source, self.target, sentences * self.target)
 
 
 def training_flops(config: VaswaniConfig, shapes: Shapes) -> np.ndarray:

@@ -163,6 +163,7 @@ def make_plan(
     source_lengths, target_lengths = side_lengths(pairs)
     sampler = training_batches(source_lengths, target_lengths, budget)
     shapes = Shapes.of(sampler, target_lengths)
+    of_passes = shapes if training.r_drop is None else shapes.twice()
     updates_per_epoch = math.ceil(len(sampler) / budget.batches_per_update)
     updates = training.max_steps
     if updates <= 0:
@@ -170,7 +171,7 @@ def make_plan(
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     num_trained = sum(each.numel() for each in model.parameters() if each.requires_grad)
     is_half = bool(training.bf16 or training.fp16)
-    by_chunks = not training.fp16
+    by_chunks = not training.fp16 and training.r_drop is None
     return Plan(
         recipe=arguments.recipe,
         parameters=num_parameters,
@@ -188,8 +189,8 @@ def make_plan(
         parameter_bytes=(FLOAT_BYTES + (HALF_BYTES if is_half else 0)) * num_parameters,
         gradient_bytes=FLOAT_BYTES * num_trained,
         optimizer_bytes=optimizer_bytes(num_trained, training.optim),
-        activation_bytes=int(activation_bytes(model.config, shapes, is_half, by_chunks).max()),
-        flops=float(training_flops(model.config, shapes).sum()) * updates / updates_per_epoch,
+        activation_bytes=int(activation_bytes(model.config, of_passes, is_half, by_chunks).max()),
+        flops=float(training_flops(model.config, of_passes).sum()) * updates / updates_per_epoch,
         measurement=measurement,
     )
 

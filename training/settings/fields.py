@@ -434,6 +434,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "first, unless given"
         },
     )
+    r_drop: float | None = field(
+        default=None,
+        metadata={
+            "help": "alpha of R-Drop: each batch passes twice, with other dropout, and so much of "
+            "the divergence of the passes goes into the loss; 5 in its paper's translations"
+        },
+    )
     distillation_teacher: str | None = field(
         default=None,
         metadata={

@@ -136,6 +136,11 @@ def check_distillation(arguments: Arguments) -> None:
             f"distillation_teacher reads all training pairs beforehand, and {streamed_by} reads or "
             f"draws them during training; leave one of them out."
         )
+    if teacher and arguments.training.r_drop is not None:
+        raise ValueError(
+            f"distillation_teacher does not go with r_drop={arguments.training.r_drop:g}, whose "
+            f"loss knows labels alone; leave one of them out."
+        )
 
 
 def check_start(arguments: Arguments) -> None:

@@ -209,15 +209,17 @@ def test_weights_gradients_and_adams_two_moments_have_four_bytes_each(
     assert plan.device_bytes == sum(kept) + plan.activation_bytes
 
 
-def test_the_flops_of_a_run_are_those_of_its_epochs(folder, tokenizer, pairs, tmp_path):
-    options = ["--num_train_epochs", "3", "--output_dir", str(tmp_path)]
+@pytest.mark.parametrize("more", [[], ["--r_drop", "5"]])
+def test_the_flops_of_a_run_are_those_of_its_epochs(folder, tokenizer, pairs, tmp_path, more):
+    options = ["--num_train_epochs", "3", "--output_dir", str(tmp_path), *more]
     given, model = arguments(folder, *options), build(tokenizer)
     plan = make_plan(given, model, pairs)
     model.set_attn_implementation("eager")
     counted = 0
-    for batch in trainer_of(given.training, model, tokenizer, pairs).get_train_dataloader():
+    trainer = trainer_of(given.training, model, tokenizer, pairs)
+    for batch in trainer.get_train_dataloader():
         with FlopCounterMode(display=False) as counter:
-            model.train()(**batch).loss.backward()
+            trainer.compute_loss(model.train(), batch).backward()
         counted += counter.get_total_flops()
     assert plan.flops == pytest.approx(3 * counted)
 
