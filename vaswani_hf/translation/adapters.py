@@ -79,10 +79,12 @@ def with_adapter(base: PreTrainedModel, folder: Path) -> PreTrainedModel:
             _own_parameters(layer.get_base_layer())
     with _without_warnings():
         model = adapted.merge_and_unload(safe_merge=True)
-    # What the adapter's file has whole, such as biases, may be of another type than the base.
-    types = {name: each.dtype for name, each in base.named_parameters() if each.is_floating_point()}
+    # What the adapter's file has whole, such as biases, may be of another type, or on a GPU.
+    of_base = {name: each for name, each in base.named_parameters() if each.is_floating_point()}
     for name, parameter in model.named_parameters():
-        parameter.data = parameter.data.to(types.get(name, parameter.dtype))
+        like = of_base.get(name, parameter)
+        if (parameter.dtype, parameter.device) != (like.dtype, like.device):
+            parameter.data = parameter.data.to(like.device, like.dtype)
     if (folder / GENERATION_CONFIG).is_file():
         model.generation_config = GenerationConfig.from_pretrained(folder)
     return model
