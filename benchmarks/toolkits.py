@@ -39,8 +39,7 @@ import torch
 import yaml
 from transformers import AutoTokenizer
 
-from benchmarks.back_translation import write_lines
-from benchmarks.report import print_table, write_report
+from benchmarks.report import print_table, write_lines, write_report
 from training.loop.checkpoints import checkpoints, read_state
 from training.loop.locking import FolderLock
 from training.outcome.averaging import average_checkpoints
