@@ -145,7 +145,15 @@ def unlearned_parser_with_words() -> tuple[PreTrainedModel, PreTrainedTokenizerF
     return _unlearned_parser(has_words=True)
 
 
-def _unlearned_parser(*, has_words: bool) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+@pytest.fixture(scope="session")
+def unlearned_parser_with_numbers() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """As `unlearned_parser`, for trees that have the numbers of their words in them."""
+    return _unlearned_parser(has_words=True, has_numbers=True)
+
+
+def _unlearned_parser(
+    *, has_words: bool, has_numbers: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     from tests.parsing.treebank import SENTENCES
     from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
     from vaswani_hf.parsing import linearize, tree_of_text
@@ -154,10 +162,12 @@ def _unlearned_parser(*, has_words: bool) -> tuple[PreTrainedModel, PreTrainedTo
     trees = [tree_of_text(text) for text in SENTENCES]
     tokenizer = train_tokenizer(
         [" ".join(tree.words()) for tree in trees] * 3,
-        vocab_size=340,
+        vocab_size=440 if has_numbers else 340,
         are_files=False,
         whole_words=tree_words(
-            [linearize(tree, has_words=has_words) for tree in trees], has_words=has_words
+            [linearize(tree, has_words=has_words) for tree in trees],
+            has_words=has_words,
+            has_numbers=has_numbers,
         ),
         show_progress=False,
     )

@@ -5,8 +5,9 @@ import torch
 from transformers import LogitsProcessorList
 
 from vaswani_hf import train_tokenizer
-from vaswani_hf.parsing import TreeConstraint, TreePieces, linearize, tree_of_text
+from vaswani_hf.parsing import Repairs, TreeConstraint, TreePieces, linearize, tree_of_text
 from vaswani_hf.parsing.constraint import tree_words
+from vaswani_hf.parsing.words import numbers_of
 
 
 START = 1
@@ -119,6 +120,44 @@ def test_words_in_trees_are_those_of_the_sentence(unlearned_parser_with_words, p
     assert found == (expected or END)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("(S", OPENING | {"{0}"}),
+        ("(S {0}", {f"/{tag}" for tag in TAGS}),
+        ("(S {0} /DT", OPENING | {"{1}"}),
+        ("(S {0} /DT {1} /NN", {")S"}),
+        ("(S {1}", set()),  # not the number that comes next
+    ],
+)
+def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, prefix, expected):
+    tokenizer, words = unlearned_parser_with_numbers[1], ["the", "unspelled"]
+    pieces, numbers = TreePieces.of(tokenizer), numbers_of(words)
+    source = tokenizer(pieces.sentence_of(words))["input_ids"]
+    assert set(pieces.tags.values()) == TAGS
+    assert pieces.num_words(torch.tensor([source])) == [2]
+    constraint = TreeConstraint.of(pieces, torch.tensor([source]))
+    ids = [START, *ids_of(tokenizer, prefix.format(*numbers))]
+    for length in range(1, len(ids) + 1):
+        scores = constraint(torch.tensor([ids[:length]]), torch.zeros(1, len(tokenizer)))
+    found = {tokenizer.decode(int(token)) for token in (scores[0] > -math.inf).nonzero()}
+    assert found == ({token.format(*numbers) for token in expected} or END)
+
+
+def test_a_sequence_of_numbers_is_a_tree_over_the_words(unlearned_parser_with_numbers):
+    pieces, words = TreePieces.of(unlearned_parser_with_numbers[1]), ["a", "b"]
+    first, second = numbers_of(words)
+    sequence = f"(S {first} /DT {second} /NN )S"
+    tree = tree_of_text("(S (DT a) (NN b))")
+    assert pieces.tree_of(sequence, words) == (tree, Repairs())
+    assert pieces.gold_tree_of(sequence, words) == tree
+    assert pieces.words_of(pieces.sentence_of(words)) == words
+    found, repairs = pieces.tree_of(f"(S {second} /DT {second} /NN )S", words)
+    assert (found, repairs) == (tree, Repairs(changed_words=1))
+    with pytest.raises(ValueError, match="is no tree over 2 words"):
+        pieces.gold_tree_of(f"(S {first} /DT )S", words)
+
+
 WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-priced , the cat .")]
 
 
@@ -130,6 +169,7 @@ WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-pric
         ("unlearned_parser", 40),
         ("unlearned_parser_with_words", 9),  # six words have six tags, and a bracket around them
         ("unlearned_parser_with_words", 40),
+        ("unlearned_parser_with_numbers", 40),
     ],
 )
 @pytest.mark.parametrize("length_penalty_type", ["wu", "power"])
@@ -138,7 +178,8 @@ def test_whatever_the_model_says_every_output_is_a_tree(
 ):
     model, tokenizer = request.getfixturevalue(parser)
     pieces = TreePieces.of(tokenizer)
-    batch = tokenizer([" ".join(words) for words in WORDS], return_tensors="pt", padding=True)
+    sentences = [pieces.sentence_of(words) for words in WORDS]
+    batch = tokenizer(sentences, return_tensors="pt", padding=True)
     limits = batch["attention_mask"].sum(dim=1) + extra
     constraint = TreeConstraint.of(pieces, batch["input_ids"], limits.tolist())
     found = model.generate(
@@ -153,7 +194,8 @@ def test_whatever_the_model_says_every_output_is_a_tree(
     ):
         tree, repairs = pieces.tree_of(text, words)
         assert not repairs
-        assert linearize(tree, has_words=pieces.has_words) == text.split()
+        in_tree = tree.with_words(numbers_of(words)) if pieces.has_numbers else tree
+        assert linearize(in_tree, has_words=pieces.has_words) == text.split()
 
 
 def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):

@@ -34,6 +34,12 @@ CLEAN = [
 ]
 
 
+def test_a_tree_may_get_other_words():
+    assert str(SENTENCE.with_words(["A", "dog", "eats", "!"])) == (
+        "(S (NP (DT A) (NN dog)) (VP (VBZ eats)) (. !))"
+    )
+
+
 def test_brackets_become_a_tree_and_brackets_again():
     assert tree_of_text(LINE) == SENTENCE
     assert str(SENTENCE) == LINE

@@ -11,7 +11,7 @@ from datasets import Dataset, IterableDataset
 
 from vaswani_hf.parsing import linearize, read_trees, without_traces
 from vaswani_hf.parsing.linearization import is_bracket
-from vaswani_hf.parsing.words import sentence_of
+from vaswani_hf.parsing.words import numbered, numbers_of, sentence_of
 
 from ..settings.fields import DataArguments
 from .files import LINKED_TEXTS, TEXTS, state_of, unwrap_dataset_errors
@@ -71,6 +71,7 @@ def pairs_of_trees(
     split: str,
     *,
     has_words: bool = False,
+    has_numbers: bool = False,
     has_links: bool = False,
     streaming: bool = False,
 ) -> Any:
@@ -82,6 +83,7 @@ def pairs_of_trees(
         files: of trees.
         split: for messages.
         has_words: whether the words stand in the targets.
+        has_numbers: whether their numbers stand there, and before the words in the sources.
         has_links: whether pairs have the links of `links_of_tree`.
         streaming: whether they are read as they are asked for.
 
@@ -91,7 +93,7 @@ def pairs_of_trees(
     """
     how: dict[str, Any] = {
         **{"files": files, "state": state_of(files)},
-        **{"has_words": has_words, "has_links": has_links},
+        **{"has_words": has_words, "has_numbers": has_numbers, "has_links": has_links},
     }
     if next(_rows(**how), None) is None:
         raise ValueError(
@@ -124,15 +126,20 @@ def links_of_tree(tokens: Sequence[str], *, has_words: bool = False) -> list[int
 
 
 def _rows(
-    files: tuple[Path, ...], state: Any, has_words: bool, has_links: bool
+    files: tuple[Path, ...], state: Any, has_words: bool, has_numbers: bool, has_links: bool
 ) -> Iterator[dict[str, Any]]:
     for file in files:
         for tree in read_trees(file):
             clean = without_traces(tree)
             if clean is not None:
-                tokens = linearize(clean, has_words=has_words)
-                row: dict[str, Any] = {"source": sentence_of(clean.words())}
-                row["target"] = " ".join(tokens)
+                words = clean.words()
+                source = numbered(words) if has_numbers else sentence_of(words)
+                in_tree = clean.with_words(numbers_of(words)) if has_numbers else clean
+                tokens = linearize(in_tree, has_words=has_words or has_numbers)
+                row: dict[str, Any] = {"source": source, "target": " ".join(tokens)}
                 if has_links:
-                    row[WORD_LINKS] = links_of_tree(tokens, has_words=has_words)
+                    links = links_of_tree(tokens, has_words=has_words or has_numbers)
+                    if has_numbers:  # which stand before their words
+                        links[::2] = [2 * word + 1 for word in links[::2]]
+                    row[WORD_LINKS] = links
                 yield row

@@ -164,6 +164,13 @@ class DataArguments:
             "small model learns sooner"
         },
     )
+    numbers_in_trees: bool = field(
+        default=False,
+        metadata={
+            "help": "parsing: number the words of a sentence, and write its number before the tag "
+            "of each in the sequence of a tree, so that no word is lost"
+        },
+    )
     guided_alignment_of_trees: bool = field(
         default=False,
         metadata={

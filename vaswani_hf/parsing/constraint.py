@@ -15,8 +15,9 @@ from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedTokenizerBase
 
 from ..tokenization_vaswani import BYTES, SPECIAL_TOKENS, WORD_START
-from .linearization import TAG_MARK, Repairs, leaves_of, repair_tree
+from .linearization import TAG_MARK, Repairs, leaves_of, repair_tree, tree_of
 from .trees import Tree
+from .words import NUMBERS, numbered, numbers_of, sentence_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class TreePieces:
         end: id of the piece that ends a sequence.
         word_starts: `(V,)`, the pieces that a word of a sentence begins with.
         has_words: whether the words stand in a sequence, each before its tag.
+        has_numbers: whether their numbers stand there, and in a sentence before its words.
     """
 
     tags: dict[int, str]
@@ -38,6 +40,7 @@ class TreePieces:
     end: int
     word_starts: Tensor
     has_words: bool = False
+    has_numbers: bool = False
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "TreePieces":
@@ -48,7 +51,8 @@ class TreePieces:
         """
         pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         tags, opening, closing = {}, {}, {}
-        for token in range(len(SPECIAL_TOKENS) + len(BYTES), len(pieces)):
+        begin = len(SPECIAL_TOKENS) + len(BYTES)
+        for token in range(begin, len(pieces)):
             word = pieces[token].removeprefix(WORD_START)
             if word == pieces[token] or not word:
                 break  # of a letter: these are what was learned
@@ -65,12 +69,25 @@ class TreePieces:
                 f"The tokenizer of {tokenizer.name_or_path or 'this model'} has no pieces for tags "
                 f"and brackets; the model was not trained with task: parsing."
             )
-        starts = [piece.startswith(WORD_START) for piece in pieces]
+        numbers = [WORD_START + number for number in NUMBERS]
+        begin += len(tags) + len(opening) + len(closing)
+        has_numbers = pieces[begin : begin + len(numbers)] == numbers
+        starts = [
+            piece in numbers if has_numbers else piece.startswith(WORD_START) for piece in pieces
+        ]
         has_words = all(len(tag) > 1 and tag.startswith(TAG_MARK) for tag in tags.values())
         if has_words:
             tags = {token: tag.removeprefix(TAG_MARK) for token, tag in tags.items()}
         end = int(tokenizer.eos_token_id)
-        return cls(tags, opening, closing, end, torch.tensor(starts), has_words)
+        return cls(tags, opening, closing, end, torch.tensor(starts), has_words, has_numbers)
+
+    def sentence_of(self, words: Sequence[str]) -> str:
+        """A sentence as the model reads it, with a space between two words."""
+        return numbered(words) if self.has_numbers else sentence_of(words)
+
+    def words_of(self, sentence: str) -> list[str]:
+        """The words of what `sentence_of` gives."""
+        return sentence.split(" ")[1::2] if self.has_numbers else sentence.split(" ")
 
     def num_words(self, input_ids: Tensor) -> list[int]:
         """The words of each sentence of ids `(B, S)`."""
@@ -84,32 +101,50 @@ class TreePieces:
             words: of the sentence.
         """
         tokens = [token for token in sequence.split(" ") if token]
-        return repair_tree(tokens, words, set(self.tags.values()), has_words=self.has_words)
+        in_tree = numbers_of(words) if self.has_numbers else words
+        tags = set(self.tags.values())
+        tree, repairs = repair_tree(tokens, in_tree, tags, has_words=self.has_words)
+        return tree.with_words(words), repairs
+
+    def gold_tree_of(self, sequence: str, words: Sequence[str]) -> Tree:
+        """The tree that the sequence of a training pair is of; arguments are those of `tree_of`.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        in_tree = numbers_of(words) if self.has_numbers else words
+        return tree_of(sequence.split(" "), in_tree, has_words=self.has_words).with_words(words)
 
     def words(self, input_ids: Tensor) -> list[list[list[int]]]:
-        """The pieces of each word of each sentence of ids `(B, S)`."""
+        """The pieces that stand in a tree for each word of each sentence of ids `(B, S)`."""
         starts = self.word_starts.to(input_ids.device)[input_ids].tolist()
         sentences = []
         for row, is_start in zip(input_ids.tolist(), starts, strict=True):
             places = [place for place, starts_word in enumerate(is_start) if starts_word]
             end = row.index(self.end) if self.end in row else len(row)
-            bounds = zip(places, [*places[1:], end], strict=True)
+            ends = [place + 1 for place in places] if self.has_numbers else [*places[1:], end]
+            bounds = zip(places, ends, strict=True)
             sentences.append([row[begin:stop] for begin, stop in bounds])
         return sentences
 
 
-def tree_words(trees: Iterable[Sequence[str]], *, has_words: bool = False) -> list[str]:
-    """Tags and brackets of sequences, in the order in which a vocabulary has them.
+def tree_words(
+    trees: Iterable[Sequence[str]], *, has_words: bool = False, has_numbers: bool = False
+) -> list[str]:
+    """Tags, brackets and numbers of sequences, in the order in which a vocabulary has them.
 
     A bracket that opens has its counterpart, even where the sequences lack it.
 
     Args:
         trees: as `linearize` gives them.
         has_words: as for `linearize`.
+        has_numbers: whether the words there are numbers.
     """
     tags, labels = set(), set()
     for tokens in trees:
-        pairs = leaves_of(tokens) if has_words else ((token, None) for token in tokens)
+        pairs = (
+            leaves_of(tokens) if has_words or has_numbers else ((token, None) for token in tokens)
+        )
         for token, word in pairs:
             if word is not None:
                 tags.add(TAG_MARK + token)
@@ -118,7 +153,7 @@ def tree_words(trees: Iterable[Sequence[str]], *, has_words: bool = False) -> li
             else:
                 tags.add(token)
     brackets = [f"{side}{label}" for side in "()" for label in sorted(labels)]
-    return [*sorted(tags), *brackets]
+    return [*sorted(tags), *brackets, *(NUMBERS if has_numbers else ())]
 
 
 class _State(NamedTuple):

@@ -2,7 +2,7 @@
 """Constituency trees, and the brackets of the Penn Treebank (Marcus et al. 1993)."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +50,20 @@ class Tree:
     def words(self) -> list[str]:
         """The words of the sentence."""
         return [str(leaf.word) for leaf in self.leaves()]
+
+    def with_words(self, words: Sequence[str]) -> "Tree":
+        """The same tree over other words, as many as it has."""
+        levels: list[list[Tree]] = [[]]
+        left = iter(words)
+        for node, is_end in walk(self):
+            if node.word is not None:
+                levels[-1].append(Tree(node.label, word=next(left)))
+            elif not is_end:
+                levels.append([])
+            else:
+                children = levels.pop()
+                levels[-1].append(Tree(node.label, tuple(children)))
+        return levels[0][0]
 
     def indented(self, width: int = 80) -> str:
         """The brackets over several lines, a constituent a line unless it fits into `width`."""

@@ -3,6 +3,7 @@ import pytest
 from training.data.corpus import load_corpus, read_row, stream_pairs
 from training.data.trees import links_of_tree, tree_files_of
 from training.settings.fields import DataArguments
+from vaswani_hf.parsing.words import numbers_of
 
 
 MRG = "( (S (NP-SBJ (PRP He) ) (VP (VBZ seems) (S (-NONE- *))) (. .) ))\n"
@@ -95,5 +96,12 @@ def test_training_pairs_of_trees_have_links_where_that_is_asked_for(treebank):
     assert "word_links" not in corpus.splits["validation"].column_names
     assert corpus.splits["train"]["target"][0] == "(S (NP PRP )NP (VP VBZ )VP . )S"
     assert corpus.splits["train"]["word_links"][0][::2] == [0, 0, 0, 1, 1, 1, 2, 2]
+    numbered = DataArguments(**named, guided_alignment_of_trees=True, numbers_in_trees=True)
+    row = load_corpus(numbered).splits["train"][0]
+    first, second, third = numbers_of(["He", "seems", "."])
+    assert row["source"] == f"{first} He {second} seems {third} ."
+    assert row["target"] == f"(S (NP {first} /PRP )NP (VP {second} /VBZ )VP {third} /. )S"
+    # To the words, which stand behind their numbers.
+    assert row["word_links"][::2] == [1] * 4 + [3] * 4 + [5] * 3
     plain = load_corpus(DataArguments(**named)).splits["train"]
     assert plain.column_names == ["source", "target"]
