@@ -29,9 +29,9 @@ def vaswani(config: VaswaniConfig) -> PreTrainedModel:
     return VaswaniForConditionalGeneration(config).train()
 
 
-def marian(config: VaswaniConfig, *, use_cache: bool = False) -> PreTrainedModel:
+def marian(config: VaswaniConfig, *, use_cache: bool = False, seed: int = 0) -> PreTrainedModel:
     """The library's model of the same shape, in training mode."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     shape = {
         **{"encoder_layers": config.encoder_layers, "decoder_layers": config.decoder_layers},
         **{"encoder_ffn_dim": config.d_ff, "decoder_ffn_dim": config.d_ff},

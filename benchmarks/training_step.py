@@ -32,16 +32,18 @@ PARTS = ("forward", "backward", "adam")
 
 
 class Contestant:
-    """A model and its optimizer."""
+    """A model and its optimizer; forward passes are in bfloat16 where asked for, by autocast."""
 
-    def __init__(self, name: str, config: VaswaniConfig) -> None:
+    def __init__(self, name: str, config: VaswaniConfig, *, bf16: bool = False) -> None:
         self.model = MODELS[name](config)
         self.optimizer = adam(self.model)
+        self.bf16 = bf16
 
     def step(self, batch: dict[str, torch.Tensor]) -> list[float]:
         """One update; the seconds of its parts."""
         marks = [time.perf_counter()]
-        loss = smoothed_loss(self.model, batch)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            loss = smoothed_loss(self.model, batch)
         marks.append(time.perf_counter())
         loss.backward()
         marks.append(time.perf_counter())
@@ -62,6 +64,7 @@ def main() -> None:
     parser.add_argument("--vocab_size", type=int, default=37000)
     parser.add_argument("--d_model", type=int, default=512)
     parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--bf16", action="store_true", help="mixed precision, as --bf16 trains")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--results", type=Path, help="folder of the report")
     options = parser.parse_args()
@@ -74,7 +77,7 @@ def main() -> None:
         encoder_layers=options.layers,
         decoder_layers=options.layers,
     )
-    contestants = {name: Contestant(name, config) for name in MODELS}
+    contestants = {name: Contestant(name, config, bf16=options.bf16) for name in MODELS}
 
     def batch(seed: int) -> dict[str, torch.Tensor]:
         shape = (options.sentences, options.tokens, options.padding_share)

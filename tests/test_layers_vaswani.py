@@ -570,6 +570,46 @@ def test_private_names_of_torch_are_looked_up_in_one_place() -> None:
         assert not [name for name in modules if re.match(r"torch\b.*\._", name or "")], file
 
 
+@pytest.mark.parametrize("mask", [None, torch.bool, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("whole_model", [False, True])
+def test_attention_in_bfloat16_trains_in_float32(
+    mask: torch.dtype | None, whole_model: bool
+) -> None:
+    torch.manual_seed(0)
+    attention = draw_model().model.decoder.layers[0].cross_attention.train()
+    found: dict[str, Tensor] = {}
+    for part in ("query", "key", "value"):
+        getattr(attention, f"{part}_proj").register_forward_hook(
+            lambda _, __, output, part=part: found.__setitem__(part, output.detach())
+        )
+    attention.output_proj.register_forward_pre_hook(
+        lambda _, arguments: found.__setitem__("heads", arguments[0].detach())
+    )
+    width = attention.query_proj.in_features
+    x, memory = torch.randn(2, 5, width), torch.randn(2, 7, width)
+    if whole_model:
+        attention, x, memory = attention.bfloat16(), x.bfloat16(), memory.bfloat16()
+    allowed = None
+    if mask is not None:
+        allowed = torch.arange(7).expand(2, 1, 5, 7) < 6
+        if mask != torch.bool:
+            allowed = torch.zeros(allowed.shape).masked_fill(~allowed, -1e9).to(mask)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not whole_model):
+        attention(x, memory, allowed)
+    # Equation 1 in float64, of the same queries, keys and values, rounded once.
+    heads = attention.config.num_heads
+    query, key, value = (
+        found[part].double().unflatten(-1, (heads, -1)).transpose(1, 2)
+        for part in ("query", "key", "value")
+    )
+    scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores[..., 6] = -torch.inf
+    expected = (scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2)
+    assert found["heads"].dtype == found["query"].dtype == torch.bfloat16
+    assert (found["heads"] == expected.bfloat16()).float().mean() > 0.98  # 0.73 in bfloat16
+
+
 @pytest.mark.parametrize("name", PRIVATE_NAMES)
 def test_a_model_does_without_a_private_name_of_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -80,6 +80,7 @@ LEAST_FOR_ONEDNN = 2**22  # multiplications; the call takes longer than torch's 
 LEAST_FOR_ONEDNN_WITH_GRADIENTS = 2**24
 LEAST_FOR_ONEDNN_TRANSPOSED = 2**28
 LEAST_TO_RECOMPUTE = 2**19  # numbers; below it there is little memory to win
+LONGEST_IN_FLOAT32 = 256  # positions; for longer ones attention in bfloat16 is as fast
 
 
 def is_for_onednn(x: Tensor, weight: Tensor) -> bool:
@@ -118,6 +119,19 @@ def is_invertible(norm: nn.LayerNorm, x: Tensor) -> bool:
         and native_layer_norm_backward is not None
         # The result less the bias has lost as many bits as the bias is larger than the weight.
         and bool((norm.weight.abs() > norm.bias.abs() / 8 + 1e-6).all())
+    )
+
+
+def is_attention_slow(module: nn.Module, query: Tensor, key: Tensor) -> bool:
+    """Whether torch's fused attention trains slower in bfloat16 than in float32.
+
+    On a CPU its backward pass multiplies small blocks one by one, for which bfloat16 is no gain.
+    """
+    return (
+        module.training
+        and query.dtype == torch.bfloat16
+        and max(query.shape[2], key.shape[2]) <= LONGEST_IN_FLOAT32
+        and is_on_plain_cpu(query)
     )
 
 
@@ -328,6 +342,34 @@ class InvertedLayerNorm(torch.autograd.Function):
             grad, normalized, weight.shape, mean, deviation, weight, bias, [True, True, True]
         )
         return grad_x.mul_(inverse_deviation), grad_weight, grad_bias, None
+
+
+# Attention
+
+
+def in_float32(attend: Callable[..., tuple[Tensor, Tensor | None]]) -> Callable[..., Any]:
+    """The attention backend, but it computes in float32, also under autocast.
+
+    Its result has the queries' type.
+    """
+
+    def attend_in_float32(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        if attention_mask is not None and attention_mask.is_floating_point():
+            attention_mask = attention_mask.float()
+        with torch.autocast(query.device.type, enabled=False):
+            heads, weights = attend(
+                module, query.float(), key.float(), value.float(), attention_mask, **kwargs
+            )
+        return heads.to(query.dtype), weights
+
+    return attend_in_float32
 
 
 FASTER: dict[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {

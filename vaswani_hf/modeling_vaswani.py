@@ -58,7 +58,12 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .configuration_vaswani import VaswaniConfig
 from .decoding_vaswani import may_be_left_out
 from .generation_vaswani import VaswaniGenerationMixin
-from .layers_vaswani import use_faster_layers, use_torch_layers
+from .layers_vaswani import (
+    in_float32,
+    is_attention_slow,
+    use_faster_layers,
+    use_torch_layers,
+)
 from .loss_vaswani import IGNORED, accumulation_dtype, smoothed_cross_entropy, training_loss
 
 
@@ -233,6 +238,8 @@ class MultiHeadAttention(nn.Module):
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, scaled_dot_product_attention
         )
+        if self.config._attn_implementation == "sdpa" and is_attention_slow(self, query, key):
+            attend = in_float32(attend)
         heads, weights = attend(
             self,
             query,

@@ -1,5 +1,7 @@
 """A corpus of which two models, here a copier for both directions, keep what they find good."""
 
+import os
+
 import pytest
 
 from vaswani_hf import translation
@@ -106,12 +108,22 @@ def test_unfinished_scores_are_gone_on_with(run, corpus, monkeypatch):
     assert (corpus / "scores").read_text() == expected
 
 
+def test_a_pipe_is_refused_since_it_can_be_read_once(run, corpus):
+    os.mkfifo(corpus / "pipe")
+    status, _, error = run("--keep", "1", "--source", str(corpus / "pipe"))
+    assert status == 1 and f"The text is read twice, which {corpus / 'pipe'} cannot be" in error
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--keep", "0"], "--keep must be above 0 and at most 1, got 0."),
         (["--threshold", "1.5"], "--threshold must be above 0 and at most 1, got 1.5."),
         (["--keep", "1", "--source", "-"], "The text is read twice"),
+        (
+            ["--keep", "1", "--output_source", "README.md", "--source", "README.md"],
+            "README.md would overwrite what is read",
+        ),
         (["--keep", "1", "--source", "nowhere"], "There is no file nowhere."),
         (["--keep", "1", "--scores", "x", "--output_source", "x"], "must be three files"),
     ],

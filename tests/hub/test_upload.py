@@ -11,6 +11,7 @@ from huggingface_hub import ModelCard
 from tests.hub.client import RESULTS, write_trained_folder
 from vaswani_hf import VaswaniForConditionalGeneration
 from vaswani_hf.hub.folder import REMOTE_CODE, export
+from vaswani_hf.hub.upload import stage
 from vaswani_hf.translation.loading import load_tokenizers
 
 
@@ -186,6 +187,8 @@ def adapter(exported, tmp_path_factory):
 def test_an_adapter_is_pushed_alone_and_names_its_base(hub, client, exported, adapter):
     push = ("push", adapter, "--to", "lab/adapter", "--license", "cc-by-4.0", "--no-verify")
     assert "push that first" in client.fails(*push)
+    model = ("push", exported, "--to", "lab/adapter", "--license", "mit", "--no-verify")
+    assert client(*model)[0] == 0  # what was there before is not beside it
     status, _, err = client(*push, "--base_model", "lab/base")
     assert status == 0, err
     files = hub.files("lab/adapter")
@@ -197,6 +200,20 @@ def test_an_adapter_is_pushed_alone_and_names_its_base(hub, client, exported, ad
     assert str(exported).encode() not in b"".join(files.values())
     refused = client.fails("push", exported, "--to", "lab/base", "--base_model", "lab/base")
     assert "is for adapters" in refused
+    assert client(*model)[0] == 0
+    assert set(files) - set(hub.files("lab/adapter")) == {
+        *("adapter_config.json", "adapter_model.safetensors")
+    }
+
+
+def test_an_adapter_without_tokenizers_is_pushed_with_those_of_its_base(
+    exported, adapter, tmp_path
+):
+    bare = tmp_path / "bare"  # as PEFT alone leaves it
+    shutil.copytree(adapter, bare, ignore=shutil.ignore_patterns("tokenizer*"))
+    _, tokenizer, _ = stage(bare, tmp_path / "staged")
+    assert tokenizer.get_vocab() == load_tokenizers(exported)[0].get_vocab()
+    assert (tmp_path / "staged" / "tokenizer.json").is_file()
 
 
 @pytest.mark.slow  # it starts a process that loads both

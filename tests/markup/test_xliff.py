@@ -102,6 +102,8 @@ def test_segments_of_version_2_get_their_targets():
         ("<html/>", "not XLIFF: its first element is <html>"),
         ('<xliff version="3.0"/>', "version=3.0"),
         ('<?xml version="1.0" encoding="latin1"?><xliff/>', "got encoding=latin1"),
+        # Whose declaration would be wrong of a target with an umlaut.
+        ('<?xml version="1.0" encoding="US-ASCII"?><xliff/>', "got encoding=US-ASCII"),
     ],
 )
 def test_what_is_no_xliff_is_refused(source, message):

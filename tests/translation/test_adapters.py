@@ -11,7 +11,7 @@ from tests.small_models import small_model
 from vaswani_hf import Translator, VaswaniForConditionalGeneration
 from vaswani_hf.cli import main
 from vaswani_hf.cli.engines import load_translators
-from vaswani_hf.cli.runs import describe_run
+from vaswani_hf.cli.runs import describe_run, folders_of
 from vaswani_hf.conversion import merge_adapter, to_ctranslate2
 from vaswani_hf.hub.folder import check_folder, export
 
@@ -76,6 +76,18 @@ def test_adapters_share_what_they_leave_alone_and_do_not_change_their_base(adapt
     assert torch.equal(logits(base.model), before)
 
 
+def test_biases_of_an_adapter_do_not_reach_its_base(adapters, tmp_path):
+    place, _ = adapters
+    expected = adapt(place / "base", tmp_path / "adapter", 5, bias="all")
+    base = Translator.from_pretrained(place / "base")
+    before = logits(base.model)
+    adapted = base.with_adapter(tmp_path / "adapter")
+    torch.testing.assert_close(logits(adapted.model), expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(logits(base.model), before)
+    half = Translator.from_pretrained(tmp_path / "adapter", dtype="bfloat16")
+    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
+
+
 def test_a_server_holds_the_base_of_its_adapters_once(adapters):
     place, found = adapters
     arguments = argparse.Namespace(engine="transformers", threads=1, device="cpu")
@@ -131,6 +143,8 @@ def test_what_is_no_adapter_or_does_not_fit_is_refused(adapters, tmp_path):
     place, _ = adapters
     with pytest.raises(ValueError, match=r"base is no adapter: it has no adapter_config\.json"):
         merge_adapter(place / "base", tmp_path / "new")
+    with pytest.raises(ValueError, match="x cannot be merged into an ensemble"):
+        Translator.from_pretrained([place / "x", place / "y"]).with_adapter(place / "x")
     with pytest.raises(ValueError, match="x is an adapter, and a whole model is needed here"):
         check_folder(place / "x")
     with pytest.raises(ValueError, match="x is an adapter, and a whole model is needed here"):
@@ -182,3 +196,9 @@ def test_a_run_is_told_apart_by_its_adapter_too(adapters, tmp_path, monkeypatch)
         shutil.copytree(place / name, tmp_path / "adapter", dirs_exist_ok=True)
         assert main([*command, str(tmp_path / name)]) == 0
     assert len(set(described)) == 2
+
+
+def test_a_run_by_an_adapter_is_told_apart_by_its_base_too(adapters):
+    place, _ = adapters
+    models = [str(place / "x"), str(place / "base")]
+    assert folders_of(models) == [place / "base", place / "x", place / "base"]

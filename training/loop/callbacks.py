@@ -175,14 +175,16 @@ class CheckpointClock(TrainerCallback, ExportableState):
 
     def __init__(self) -> None:
         self.begun = self.last_save = time.monotonic()
+        self.processor_begun = time.process_time()
         self.signals = StopSignals()
         self.stopped_by = 0  # number of the signal that ended training
         self.num_processes = 1
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the time spent, and the number of processes."""
+        """What a checkpoint keeps: the time spent, also the processor's, and how many processes."""
         kept = {
             "seconds_before": round(time.monotonic() - self.begun, 3),
+            "processor_seconds_before": round(time.process_time() - self.processor_begun, 3),
             "num_processes": self.num_processes,
         }
         return {"args": {}, "attributes": kept}
@@ -202,11 +204,13 @@ class CheckpointClock(TrainerCallback, ExportableState):
         **kwargs: Any,
     ) -> None:
         """Start the clocks, and take the intervals of the settings."""
-        saved = state.stateful_callbacks.get(type(self).__name__, {})
+        saved = state.stateful_callbacks.get(type(self).__name__, {}).get("attributes", {})
         # The library would keep the checkpoint's intervals of logging, evaluating and saving.
         state.compute_steps(args, state.max_steps)
         self.last_save = time.monotonic()
-        self.begun = self.last_save - saved.get("attributes", {}).get("seconds_before", 0.0)
+        self.begun = self.last_save - saved.get("seconds_before", 0.0)
+        spent = saved.get("processor_seconds_before", 0.0)
+        self.processor_begun = time.process_time() - spent
         self.num_processes = args.world_size
 
     def on_step_begin(

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 from ..text.lines import read_lines
 from .formats import line_of
-from .pair_files import STANDARD_INPUT, check_files, unequal_lengths
+from .kept_pairs import (
+    add_kept_options,
+    check_fraction,
+    check_read_twice,
+    kept_files,
+    threshold_of_share,
+)
+from .pair_files import unequal_lengths
 
 
 EMPTY = -math.inf  # what a sentence without text measures
@@ -58,13 +65,7 @@ def add_distill(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--by", choices=MEASURES, help="--keep_best: what is measured (default: as --choose)"
     )
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--output_{side}",
-            required=True,
-            metavar="FILE",
-            help=f"where the {side} sentences that are kept go",
-        )
+    add_kept_options(parser)
     parser.set_defaults(run=_distill)
 
 
@@ -101,21 +102,17 @@ def _distill(arguments: argparse.Namespace) -> int:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     share, by = arguments.keep_best, arguments.by
-    if share is not None and not 0 < share <= 1:
-        raise ValueError(f"--keep_best must be above 0 and at most 1, got {share:g}.")
+    check_fraction("keep_best", share)
     if by is not None and share is None:
         raise ValueError("--by is for --keep_best only.")
     for option, value in (("choose", arguments.choose), ("by", by)):
         if value not in (None, SCORE) and arguments.target is None:
             raise ValueError(f"--{option} {value} compares with references; name --target FILE.")
     inputs = [*arguments.n_best, *([arguments.target] if arguments.target else [])]
-    if STANDARD_INPUT in inputs:
-        raise ValueError("The text is read twice, which standard input, -, cannot be; name files.")
     outputs = (arguments.output_source, arguments.output_target)
     if len(set(outputs)) < len(outputs):
         raise ValueError("--output_source and --output_target must be two files.")
-    for output in outputs:
-        check_files(*inputs, output=output)
+    check_read_twice(inputs, outputs)
 
 
 def _measure(name: str) -> Measure:
@@ -171,26 +168,21 @@ def _is_translation(found: Any) -> bool:
 
 def _threshold(worths: array, share: float | None) -> float:
     """The measure of the last pair of the share that is kept."""
+    if share is None:
+        return EMPTY
     import numpy as np
 
     known = np.array(worths)
-    known = known[known != EMPTY]
-    if share is None or not len(known):
-        return EMPTY
-    place = len(known) - max(round(share * len(known)), 1)
-    return float(np.partition(known, place)[place])
+    return threshold_of_share(known[known != EMPTY], share)
 
 
 def _write(
     arguments: argparse.Namespace, places: array, worths: array, threshold: float, by: str
 ) -> str:
     """Write the pairs that are kept, and say how many."""
-    names = (arguments.output_source, arguments.output_target)
-    parts = [Path(f"{name}.part") for name in names]  # of which a killed run may leave half
     empty, low = "with an empty side", f"with a {by} below {threshold:.6g}"
     dropped, num_kept = {empty: 0, low: 0}, 0
-    sources, targets = (part.open("w", encoding="utf-8", newline="") for part in parts)
-    with sources, targets:
+    with kept_files(arguments) as keep:
         for sentence, place, worth in zip(_sentences(arguments), places, worths, strict=True):
             if worth == EMPTY:
                 dropped[empty] += 1
@@ -198,9 +190,7 @@ def _write(
                 dropped[low] += 1
             else:
                 num_kept += 1
-                sources.write(line_of(sentence.source))
-                targets.write(line_of(sentence.translations[place]["text"]))
-    for part, name in zip(parts, names, strict=True):
-        part.replace(name)
+                chosen = sentence.translations[place]["text"]
+                keep(line_of(sentence.source), line_of(chosen))
     reasons = [f"{count:,} {reason}" for reason, count in dropped.items() if count]
     return f"{len(places):,} sentences, {num_kept:,} kept, dropped {', '.join(reasons) or 'none'}"

@@ -20,8 +20,15 @@ from .engines import (
     check_engine,
     load_translators,
 )
-from .pair_files import STANDARD_INPUT, check_files, unequal_lengths
-from .runs import describe_run
+from .kept_pairs import (
+    add_kept_options,
+    check_fraction,
+    check_read_twice,
+    kept_files,
+    threshold_of_share,
+)
+from .pair_files import add_sides, unequal_lengths
+from .runs import describe_run, folders_of
 
 
 # Why a pair is dropped, in the order in which it is asked.
@@ -44,13 +51,7 @@ def add_filter(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             help=f"model from {sides}: a folder or a Hub id; with --engine ctranslate2, a folder "
             "of CTranslate2",
         )
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}",
-            required=True,
-            metavar="FILE",
-            help=f"{side} sentences, one per line, plain or .gz",
-        )
+    add_sides(parser, "plain or .gz")
     how_many = parser.add_mutually_exclusive_group(required=True)
     how_many.add_argument(
         "--keep",
@@ -61,13 +62,7 @@ def add_filter(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     how_many.add_argument(
         "--threshold", type=float, metavar="SCORE", help="keep pairs that score as much, or more"
     )
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--output_{side}",
-            required=True,
-            metavar="FILE",
-            help=f"where the {side} sentences that are kept go",
-        )
+    add_kept_options(parser)
     parser.add_argument(
         "--scores",
         required=True,
@@ -98,7 +93,10 @@ def _filter(arguments: argparse.Namespace) -> int:
             _write_scores(arguments, output)
     threshold = arguments.threshold
     if threshold is None:
-        threshold = _threshold_of_share(arguments)
+        import numpy as np
+
+        scores = np.fromiter(_scores(arguments), dtype=np.float64)
+        threshold = threshold_of_share(scores, arguments.keep)
     print(_keep(arguments, threshold), file=sys.stderr)
     return 0
 
@@ -109,16 +107,11 @@ def _check_options(arguments: argparse.Namespace) -> None:
         for model in (arguments.model, arguments.backward_model):
             check_name(model)
     for name in ("keep", "threshold"):
-        value = getattr(arguments, name)
-        if value is not None and not 0 < value <= 1:
-            raise ValueError(f"--{name} must be above 0 and at most 1, got {value:g}.")
-    if STANDARD_INPUT in (arguments.source, arguments.target):
-        raise ValueError("The text is read twice, which standard input, -, cannot be; name files.")
+        check_fraction(name, getattr(arguments, name))
     outputs = (arguments.output_source, arguments.output_target, arguments.scores)
     if len(set(outputs)) < len(outputs):
         raise ValueError("--output_source, --output_target and --scores must be three files.")
-    for output in outputs:
-        check_files(arguments.source, arguments.target, output=output)
+    check_read_twice((arguments.source, arguments.target), outputs)
 
 
 def _open_scores(arguments: argparse.Namespace) -> OutputFile:
@@ -126,9 +119,7 @@ def _open_scores(arguments: argparse.Namespace) -> OutputFile:
     models = (arguments.model, arguments.backward_model)
     folders = list(map(Path, models))
     if arguments.engine == TRANSFORMERS:
-        from ..hub.download import find
-
-        folders = list(map(find, models))
+        folders = folders_of(models)
     run = describe_run(
         arguments, folders, source=os.stat(arguments.source), target=os.stat(arguments.target)
     )
@@ -173,26 +164,12 @@ def _scores(arguments: argparse.Namespace) -> Iterator[float]:
             ) from None
 
 
-def _threshold_of_share(arguments: argparse.Namespace) -> float:
-    """The score of the last pair of the share that is kept."""
-    import numpy as np
-
-    scores = np.fromiter(_scores(arguments), dtype=np.float64)
-    if not len(scores):
-        return 0.0
-    place = len(scores) - max(round(arguments.keep * len(scores)), 1)
-    return float(np.partition(scores, place)[place])
-
-
 def _keep(arguments: argparse.Namespace, threshold: float) -> str:
     """Write the pairs that are kept, and say how many."""
-    names = (arguments.output_source, arguments.output_target)
-    parts = [Path(f"{name}.part") for name in names]  # of which a killed run may leave half
     low = f"with a score below {threshold:.6g}"
     dropped = {EMPTY: 0, TOO_LONG: 0, low: 0}
     num_kept = 0
-    source, target = (part.open("w", encoding="utf-8", newline="") for part in parts)
-    with source, target:
+    with kept_files(arguments) as keep:
         for pair, score in itertools.zip_longest(_pairs(arguments), _scores(arguments)):
             if pair is None or score is None:
                 raise ValueError(
@@ -201,14 +178,11 @@ def _keep(arguments: argparse.Namespace, threshold: float) -> str:
                 )
             if score >= threshold and score > 0:
                 num_kept += 1
-                source.write(f"{pair[0]}\n")
-                target.write(f"{pair[1]}\n")
+                keep(*(f"{text}\n" for text in pair))
             elif not all(map(str.strip, pair)):
                 dropped[EMPTY] += 1
             else:
                 dropped[low if score else TOO_LONG] += 1
-    for part, name in zip(parts, names, strict=True):
-        part.replace(name)
     total = num_kept + sum(dropped.values())
 
     def of_read(count: int) -> str:

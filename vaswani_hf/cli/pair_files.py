@@ -37,13 +37,7 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
         text_format: the format of its output beside `jsonl`; the default.
     """
     add_model_options(parser)
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}",
-            required=True,
-            metavar="FILE",
-            help=f"{side} sentences, one per line, plain or .gz; - for standard input",
-        )
+    add_sides(parser, "plain or .gz; - for standard input")
     parser.add_argument(
         "--output", metavar="FILE", help="where the lines go (default: standard output)"
     )
@@ -57,6 +51,17 @@ def add_pair_options(parser: argparse.ArgumentParser, text_format: str) -> None:
     add_machine(parser, tokens="tokens of a batch on each side", is_one_device=True)
     add_length_limit(parser, f"{REFUSED}; a target may have max_extra_tokens more")
     add_chunks(parser, "pairs that are read, sorted by length and answered")
+
+
+def add_sides(parser: argparse.ArgumentParser, kinds: str) -> None:
+    """The files of source and target; help tells which kinds of files they may be."""
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}",
+            required=True,
+            metavar="FILE",
+            help=f"{side} sentences, one per line, {kinds}",
+        )
 
 
 def check_pair_options(arguments: argparse.Namespace) -> None:
@@ -84,7 +89,7 @@ def check_files(*files: str, output: str | None) -> None:
         elif not Path(file).exists() or Path(file).is_dir():  # it may be a pipe
             raise FileNotFoundError(f"There is no file {file}.")
         elif output is not None and Path(output).exists() and Path(output).samefile(file):
-            raise ValueError(f"--output {output} would overwrite what is read; name another file.")
+            raise ValueError(f"{output} would overwrite what is read; name another file.")
 
 
 def lines_of(file: str) -> Iterator[str]:

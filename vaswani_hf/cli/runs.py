@@ -22,6 +22,14 @@ IDLE_AS_BATCHES_ARE = ("batch_tokens", "chunk_sentences", "threads")
 FILES = ("*.safetensors", "model.bin", "*.json", "*.txt", "*.model", "*.spm")
 
 
+def folders_of(models: Sequence[str], revision: str | None = None) -> list[Path]:
+    """The folders of models; of an adapter that of its base, and its own."""
+    from ..hub.adapters import find_adapted
+
+    found = [find_adapted(model, revision=revision) for model in models]
+    return [folder for one in found for folder in one if folder is not None]
+
+
 def describe_run(
     arguments: argparse.Namespace, folders: Sequence[Path], **files: os.stat_result
 ) -> dict[str, Any]:

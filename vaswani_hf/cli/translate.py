@@ -33,7 +33,7 @@ from .engines import (
 from .formats import FORMATS, line_of, n_best_of
 from .models import add_model_options, add_weights, check_models
 from .pair_files import STANDARD_INPUT, unequal_lengths
-from .runs import describe_run
+from .runs import describe_run, folders_of
 
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
     if arguments.engine == TRANSFORMERS:
         from ..hub.download import find
 
-        folders = [find(model, revision=arguments.revision) for model in arguments.model]
+        folders = folders_of(arguments.model, arguments.revision)
         if arguments.adapter is not None:
             folders.append(find(arguments.adapter))
     files = {"input": os.fstat(source.fileno())}

@@ -127,7 +127,7 @@ def check_folder(folder: str | PathLike[str], name: str | None = None) -> dict[s
 
 
 def refuse_adapter(folder: Path, name: str | PathLike[str]) -> None:
-    """Raise a `ValueError` that tells the way out, if a folder holds an adapter and no model."""
+    """Raise a `ValueError` that tells the way out, if a folder holds an adapter."""
     if (folder / ADAPTER_CONFIG).is_file():
         raise ValueError(
             f"{name} is an adapter, and a whole model is needed here: "

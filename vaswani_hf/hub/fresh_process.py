@@ -25,14 +25,21 @@ ADAPTER_CONFIG = "adapter_config.json"
 
 
 def load(name: str, **options: Any) -> tuple[PreTrainedModel, Any, Any]:
-    """The model of a folder or Hub id, or an adapter's with its base; and both tokenizers."""
+    """The model of a folder or Hub id, or an adapter's with its base; and both tokenizers.
+
+    The tokenizers of an adapter that has none are its base's.
+    """
     if has_file(name, ADAPTER_CONFIG, **options):
         # The library would look for the adapter's revision among those of the base.
         path = cached_file(name, ADAPTER_CONFIG, **options)
         with open(str(path), encoding="utf-8") as file:
-            base = json.load(file)["base_model_name_or_path"]
-        model = AutoModelForSeq2SeqLM.from_pretrained(base, trust_remote_code=True)
+            settings = json.load(file)
+        base = settings["base_model_name_or_path"]
+        of_base = {"revision": settings.get("revision") or "main"}
+        model = AutoModelForSeq2SeqLM.from_pretrained(base, trust_remote_code=True, **of_base)
         model.load_adapter(name, adapter_kwargs=options)
+        if not has_file(name, "tokenizer_config.json", **options):
+            name, options = base, of_base
     else:
         model = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=True, **options)
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)

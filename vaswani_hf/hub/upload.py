@@ -36,15 +36,29 @@ from .adapters import is_adapter, read_adapter
 from .card import CARD, card_for_push
 from .errors import HubError, NetworkError, as_hub_error
 from .folder import check_folder, export
-from .names import ADAPTER_CONFIG, CURVES, PICKLES, RECIPE, RESULTS, check_push, check_repo_id
+from .names import (
+    ADAPTER_CONFIG,
+    CURVES,
+    PICKLES,
+    RECIPE,
+    REMOTE_CODE,
+    RESULTS,
+    TARGET_TOKENIZER,
+    check_push,
+    check_repo_id,
+)
 from .verification import sample_sentences, verify
 
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
-# Weights of an earlier push, which the new ones replace whatever their names.
-REPLACED_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", *PICKLES)
+# Of an earlier push what would be loaded in place of the new files: weights of other names, a model
+# under an adapter or the reverse, and the tokenizer of a target that has none of its own any more.
+REPLACED = (
+    *("*.safetensors", "*.safetensors.index.json", *PICKLES),
+    *(CONFIG_NAME, *REMOTE_CODE, ADAPTER_CONFIG, f"{TARGET_TOKENIZER}/*"),
+)
 RETRY_WAITS_SECONDS = (1.0, 4.0)  # before the second and the third attempt
 
 
@@ -257,7 +271,7 @@ def upload(
             folder_path=staged,
             revision=revision,
             commit_message=message,
-            delete_patterns=list(REPLACED_WEIGHTS),
+            delete_patterns=list(REPLACED),
         )
         return info.oid
 

@@ -13,7 +13,7 @@ from .document import Document, hidden_token, read_piece, text_token
 from .inline import Kind, Token
 
 
-_NUMBER = r"[-+\#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[Lqjzt])?"  # of printf
+_NUMBER = r"[-+\#0]*+(?:\d++|\*)?(?:\.(?:\d++|\*))?(?:hh?|ll?|[Lqjzt])?"  # of printf
 # A URL does not end in punctuation, nor in an entity that stands for some.
 _URL = r"""(?:(?!&(?:lt|gt|quot|apos|\#39);)[^\s<>"'])+(?<![.,:!?)\]}»”’])(?<!(?<!&amp);)"""
 _PLACEHOLDER = re.compile(

@@ -119,7 +119,7 @@ class _Reader:
             raise ValueError(f"The file is not well-formed XML: {error}.") from None
 
     def _declare(self, version: str, encoding: str | None, standalone: int) -> None:
-        if (encoding or "utf-8").lower() not in ("utf-8", "utf8", "us-ascii", "ascii"):
+        if (encoding or "utf-8").lower() not in ("utf-8", "utf8"):  # of which a target may need all
             raise ValueError(
                 f"XLIFF must be UTF-8 here, got encoding={encoding}; convert the file."
             )

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 
-SURE, POSSIBLE = "-", "p?"
+SURE = "-"
 _LINK = re.compile(r"([0-9]+)([-p?])([0-9]+)")
 Link = tuple[int, int]  # places of a source word and a target word
 

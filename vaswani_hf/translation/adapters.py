@@ -62,7 +62,11 @@ def with_adapter(base: PreTrainedModel, folder: Path) -> PreTrainedModel:
     shared = {id(tensor): tensor for tensor in (*base.parameters(), *base.buffers())}
     try:
         with _without_warnings():
-            adapted = peft.PeftModel.from_pretrained(copy.deepcopy(base, shared), folder)
+            adapted = peft.PeftModel.from_pretrained(
+                copy.deepcopy(base, shared),
+                folder,
+                low_cpu_mem_usage=True,  # or it would write biases into the base's own
+            )
             _check_names(peft.get_peft_model_state_dict(adapted), folder)
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())
@@ -75,6 +79,12 @@ def with_adapter(base: PreTrainedModel, folder: Path) -> PreTrainedModel:
             _own_parameters(layer.get_base_layer())
     with _without_warnings():
         model = adapted.merge_and_unload(safe_merge=True)
+    # What the adapter's file has whole, such as biases, may be of another type, or on a GPU.
+    of_base = {name: each for name, each in base.named_parameters() if each.is_floating_point()}
+    for name, parameter in model.named_parameters():
+        like = of_base.get(name, parameter)
+        if (parameter.dtype, parameter.device) != (like.dtype, like.device):
+            parameter.data = parameter.data.to(like.device, like.dtype)
     if (folder / GENERATION_CONFIG).is_file():
         model.generation_config = GenerationConfig.from_pretrained(folder)
     return model

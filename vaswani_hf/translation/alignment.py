@@ -139,7 +139,7 @@ class Aligner:
             target = segment(self.target_tokenizer, pair.target, pair.target_text, is_target=True)
         except ValueError as error:
             raise PairError(pair.place, side, str(error)) from None
-        num_rows = len(self.read_ids(pair.target))
+        num_rows = len(matrix)
         target = Segmentation(target.text, target.pieces[:num_rows], target.spans[:num_rows])
         return Alignment(source, target, matrix, word_pairs(source, target, matrix), head)
 

@@ -223,10 +223,15 @@ class Translator(TextTranslator):
             options: as for `Translator`.
 
         Raises:
-            ValueError: if it is no adapter, or does not fit this model.
+            ValueError: if it is no adapter, or does not fit this model, or this is an ensemble.
             HubError: if it cannot be fetched from the Hub.
             ImportError: if PEFT is missing.
         """
+        if isinstance(self.model, VaswaniEnsemble):
+            raise ValueError(
+                f"{folder} cannot be merged into an ensemble; load each model with its adapter, "
+                f"such as by merge_adapter, and make the ensemble of these."
+            )
         path = find_adapter(folder, revision=revision, token=token)
         read_json(path / GENERATION_CONFIG)
         first, *others = (with_adapter(one, path) for one in self.copies)
