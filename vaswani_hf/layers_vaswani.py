@@ -123,7 +123,7 @@ def is_invertible(norm: nn.LayerNorm, x: Tensor) -> bool:
 
 
 def is_attention_slow(module: nn.Module, query: Tensor, key: Tensor) -> bool:
-    """Whether torch's fused attention trains slower in bfloat16 than in float32.
+    """Whether attention trains slower in bfloat16 than in float32, as torch's fused one does.
 
     On a CPU its backward pass multiplies small blocks one by one, for which bfloat16 is no gain.
     """
@@ -350,7 +350,7 @@ class InvertedLayerNorm(torch.autograd.Function):
 def in_float32(attend: Callable[..., tuple[Tensor, Tensor | None]]) -> Callable[..., Any]:
     """The attention backend, but it computes in float32, also under autocast.
 
-    Its result has the queries' type.
+    Its results have the queries' type.
     """
 
     def attend_in_float32(
@@ -367,7 +367,7 @@ def in_float32(attend: Callable[..., tuple[Tensor, Tensor | None]]) -> Callable[
             heads, weights = attend(
                 module, query.float(), key.float(), value.float(), attention_mask, **kwargs
             )
-        return heads.to(query.dtype), weights
+        return heads.to(query.dtype), None if weights is None else weights.to(query.dtype)
 
     return attend_in_float32
 

@@ -238,7 +238,7 @@ class MultiHeadAttention(nn.Module):
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, scaled_dot_product_attention
         )
-        if self.config._attn_implementation == "sdpa" and is_attention_slow(self, query, key):
+        if is_attention_slow(self, query, key):
             attend = in_float32(attend)
         heads, weights = attend(
             self,
