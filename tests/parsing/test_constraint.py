@@ -7,6 +7,7 @@ from transformers import LogitsProcessorList
 from vaswani_hf import train_tokenizer
 from vaswani_hf.parsing import Repairs, TreeConstraint, TreePieces, linearize, tree_of_text
 from vaswani_hf.parsing.constraint import tree_words
+from vaswani_hf.parsing.linearization import with_numbers
 from vaswani_hf.parsing.words import numbers_of
 
 
@@ -124,14 +125,15 @@ def test_words_in_trees_are_those_of_the_sentence(unlearned_parser_with_words, p
     ("prefix", "expected"),
     [
         ("(S", OPENING | {"{0}"}),
-        ("(S {0}", {f"/{tag}" for tag in TAGS}),
-        ("(S {0} /DT", OPENING | {"{1}"}),
-        ("(S {0} /DT {1} /NN", {")S"}),
+        ("(S {0}", {"the"}),
+        ("(S {0} the", {f"/{tag}" for tag in TAGS}),
+        ("(S {0} the /DT", OPENING | {"{1}"}),
+        ("(S {0} the /DT {1} cat /NN", {")S"}),
         ("(S {1}", set()),  # not the number that comes next
     ],
 )
 def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, prefix, expected):
-    tokenizer, words = unlearned_parser_with_numbers[1], ["the", "unspelled"]
+    tokenizer, words = unlearned_parser_with_numbers[1], ["the", "cat"]
     pieces, numbers = TreePieces.of(tokenizer), numbers_of(words)
     source = tokenizer(pieces.sentence_of(words))["input_ids"]
     assert set(pieces.tags.values()) == TAGS
@@ -144,18 +146,34 @@ def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, 
     assert found == ({token.format(*numbers) for token in expected} or END)
 
 
-def test_a_sequence_of_numbers_is_a_tree_over_the_words(unlearned_parser_with_numbers):
-    pieces, words = TreePieces.of(unlearned_parser_with_numbers[1]), ["a", "b"]
-    first, second = numbers_of(words)
-    sequence = f"(S {first} /DT {second} /NN )S"
-    tree = tree_of_text("(S (DT a) (NN b))")
-    assert pieces.tree_of(sequence, words) == (tree, Repairs())
+@pytest.mark.parametrize(
+    ("sequence", "repairs"),
+    [
+        ("(S {0} a /DT {1} / /NN )S", {}),
+        ("(S {0} x /DT {1} {1} /NN )S", {}),  # by its number a word is known
+        ("(S {0} /DT {1} / /NN )S", {"changed_words": 1}),  # the word is missing, not the tag
+        ("(S {1} a /DT {1} / /NN )S", {"changed_words": 1}),
+        ("(S {0} a x /DT {1} / /NN )S", {"changed_words": 2, "extra_words": 1}),
+    ],
+)
+def test_the_numbers_say_which_word_a_leaf_is(unlearned_parser_with_numbers, sequence, repairs):
+    pieces, words = TreePieces.of(unlearned_parser_with_numbers[1]), ["a", "/"]
+    found, mended = pieces.tree_of(sequence.format(*numbers_of(words)), words)
+    assert mended == Repairs(**repairs)
+    assert found.words() == words
+    if not repairs:
+        assert str(found) == "(S (DT a) (NN /))"
+
+
+def test_a_training_pair_is_of_the_tree_that_it_was_made_of(unlearned_parser_with_numbers):
+    pieces = TreePieces.of(unlearned_parser_with_numbers[1])
+    tree = tree_of_text("(S (NP (DT /) (NN /NN)) (VP (VBZ 7)))")
+    words = tree.words()
+    sequence = " ".join(with_numbers(linearize(tree, has_words=True), words))
     assert pieces.gold_tree_of(sequence, words) == tree
     assert pieces.words_of(pieces.sentence_of(words)) == words
-    found, repairs = pieces.tree_of(f"(S {second} /DT {second} /NN )S", words)
-    assert (found, repairs) == (tree, Repairs(changed_words=1))
     with pytest.raises(ValueError, match="is no tree over 2 words"):
-        pieces.gold_tree_of(f"(S {first} /DT )S", words)
+        pieces.gold_tree_of(sequence, words[:2])
 
 
 WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-priced , the cat .")]
@@ -194,8 +212,8 @@ def test_whatever_the_model_says_every_output_is_a_tree(
     ):
         tree, repairs = pieces.tree_of(text, words)
         assert not repairs
-        in_tree = tree.with_words(numbers_of(words)) if pieces.has_numbers else tree
-        assert linearize(in_tree, has_words=pieces.has_words) == text.split()
+        tokens = linearize(tree, has_words=pieces.has_words)
+        assert (with_numbers(tokens, words) if pieces.has_numbers else tokens) == text.split()
 
 
 def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):

@@ -72,7 +72,8 @@ def check_task(arguments: Arguments) -> None:
         raise ValueError(f"task={PARSING} learns from trees, and none are named; set train_trees.")
     if data.words_in_trees and data.numbers_in_trees:
         raise ValueError(
-            "words_in_trees and numbers_in_trees both say what stands before a tag; leave one out."
+            "numbers_in_trees writes words before tags, and numbers before these; leave out "
+            "words_in_trees."
         )
     if data.guided_alignment_of_trees and task != PARSING:
         raise ValueError(

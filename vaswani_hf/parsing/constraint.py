@@ -15,7 +15,14 @@ from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedTokenizerBase
 
 from ..tokenization_vaswani import BYTES, SPECIAL_TOKENS, WORD_START
-from .linearization import TAG_MARK, Repairs, leaves_of, repair_tree, tree_of
+from .linearization import (
+    TAG_MARK,
+    Repairs,
+    leaves_of,
+    only_numbers,
+    repair_tree,
+    tree_of,
+)
 from .trees import Tree
 from .words import NUMBERS, numbered, numbers_of, sentence_of
 
@@ -31,7 +38,7 @@ class TreePieces:
         end: id of the piece that ends a sequence.
         word_starts: `(V,)`, the pieces that a word of a sentence begins with.
         has_words: whether the words stand in a sequence, each before its tag.
-        has_numbers: whether their numbers stand there, and in a sentence before its words.
+        has_numbers: whether the words are numbered, in a sentence and in a sequence.
     """
 
     tags: dict[int, str]
@@ -101,9 +108,10 @@ class TreePieces:
             words: of the sentence.
         """
         tokens = [token for token in sequence.split(" ") if token]
-        in_tree = numbers_of(words) if self.has_numbers else words
-        tags = set(self.tags.values())
-        tree, repairs = repair_tree(tokens, in_tree, tags, has_words=self.has_words)
+        leaves, tags = words, set(self.tags.values())
+        if self.has_numbers:
+            tokens, leaves = only_numbers(tokens), numbers_of(words)
+        tree, repairs = repair_tree(tokens, leaves, tags, has_words=self.has_words)
         return tree.with_words(words), repairs
 
     def gold_tree_of(self, sequence: str, words: Sequence[str]) -> Tree:
@@ -112,18 +120,19 @@ class TreePieces:
         Raises:
             ValueError: if it is none.
         """
-        in_tree = numbers_of(words) if self.has_numbers else words
-        return tree_of(sequence.split(" "), in_tree, has_words=self.has_words).with_words(words)
+        tokens, leaves = sequence.split(" "), words
+        if self.has_numbers:
+            tokens, leaves = only_numbers(tokens), numbers_of(words)
+        return tree_of(tokens, leaves, has_words=self.has_words).with_words(words)
 
     def words(self, input_ids: Tensor) -> list[list[list[int]]]:
-        """The pieces that stand in a tree for each word of each sentence of ids `(B, S)`."""
+        """The pieces of each word, its number included, of each sentence of ids `(B, S)`."""
         starts = self.word_starts.to(input_ids.device)[input_ids].tolist()
         sentences = []
         for row, is_start in zip(input_ids.tolist(), starts, strict=True):
             places = [place for place, starts_word in enumerate(is_start) if starts_word]
             end = row.index(self.end) if self.end in row else len(row)
-            ends = [place + 1 for place in places] if self.has_numbers else [*places[1:], end]
-            bounds = zip(places, ends, strict=True)
+            bounds = zip(places, [*places[1:], end], strict=True)
             sentences.append([row[begin:stop] for begin, stop in bounds])
         return sentences
 
@@ -138,10 +147,12 @@ def tree_words(
     Args:
         trees: as `linearize` gives them.
         has_words: as for `linearize`.
-        has_numbers: whether the words there are numbers.
+        has_numbers: whether the words are numbered.
     """
     tags, labels = set(), set()
     for tokens in trees:
+        if has_numbers:
+            tokens = only_numbers(tokens)
         pairs = (
             leaves_of(tokens) if has_words or has_numbers else ((token, None) for token in tokens)
         )

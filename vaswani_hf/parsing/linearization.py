@@ -8,14 +8,16 @@ al. replace all tags by `XX`; the code of the paper's authors keeps them (tensor
 `words_and_tags_from_wsj_tree`), as we do: EVALB knows punctuation by its tags.
 
 With its words it becomes `(S (NP John /NNP )NP (VP sleeps /VBZ )VP . /. )S`: a model that writes
-each word before its tag cannot lose its place in the sentence.
+each word before its tag knows what the tag is of. Where the words are numbered too, as in `7) John
+8) sleeps 9) .`, it is `(S (NP 7) John /NNP )NP (VP 8) sleeps /VBZ )VP 9) . /. )S`, whose numbers
+say which word each leaf is: what is copied behind them need not be right.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .trees import TOP, Tree, walk
-from .words import sentence_of
+from .words import NUMBERS, numbers_of, sentence_of
 
 
 TAG_MARK = "/"  # begins a tag that stands behind its word
@@ -83,6 +85,25 @@ def leaves_of(tokens: Iterable[str]) -> Iterator[tuple[str, str | None]]:
             yield token, None
     if word is not None:
         yield "", word
+
+
+def with_numbers(tokens: Iterable[str], words: Sequence[str]) -> list[str]:
+    """A sequence with words, and before each of them its number."""
+    numbers, numbered, is_word = iter(numbers_of(words)), [], False
+    for token in tokens:
+        is_word = not is_bracket(token) and not is_word
+        numbered += [next(numbers), token] if is_word else [token]
+    return numbered
+
+
+def only_numbers(tokens: Iterable[str]) -> list[str]:
+    """A sequence with numbers, without the word behind each of them."""
+    kept, is_word = [], False
+    for token in tokens:
+        if not is_word or is_bracket(token):
+            kept.append(token)
+        is_word = token in NUMBERS and not is_word
+    return kept
 
 
 def is_bracket(token: str) -> bool:

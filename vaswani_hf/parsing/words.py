@@ -59,7 +59,7 @@ def escaped(word: str) -> str:
 
 
 def numbers_of(words: Sequence[str]) -> list[str]:
-    """A number for each word, which may stand for it in a tree: `17)`, `18)` and so on.
+    """A number for each word, by which a tree may name it: `17)`, `18)` and so on.
 
     No word looks like one, as words hold no brackets. The first number follows from the sentence,
     and `0)` from the last one: so each is met equally often.

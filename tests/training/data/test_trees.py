@@ -85,8 +85,7 @@ def test_corpora_are_of_trees_or_of_text(treebank):
     ],
 )
 def test_each_token_is_linked_to_the_word_that_comes_next(sequence, next_words):
-    has_words = "/" in sequence
-    links = links_of_tree(sequence.split(), has_words=has_words)
+    links = links_of_tree(sequence.split(), 2 if "/" in sequence else 1)
     assert links == [number for place, word in enumerate(next_words) for number in (word, place)]
 
 
@@ -100,8 +99,10 @@ def test_training_pairs_of_trees_have_links_where_that_is_asked_for(treebank):
     row = load_corpus(numbered).splits["train"][0]
     first, second, third = numbers_of(["He", "seems", "."])
     assert row["source"] == f"{first} He {second} seems {third} ."
-    assert row["target"] == f"(S (NP {first} /PRP )NP (VP {second} /VBZ )VP {third} /. )S"
+    assert row["target"] == (
+        f"(S (NP {first} He /PRP )NP (VP {second} seems /VBZ )VP {third} . /. )S"
+    )
     # To the words, which stand behind their numbers.
-    assert row["word_links"][::2] == [1] * 4 + [3] * 4 + [5] * 3
+    assert row["word_links"][::2] == [1] * 5 + [3] * 5 + [5] * 4
     plain = load_corpus(DataArguments(**named)).splits["train"]
     assert plain.column_names == ["source", "target"]
