@@ -108,9 +108,12 @@ def main(argv: list[str]) -> None:
     report = report_of(finished, references)
     told = ("minutes", "bitext_pairs", "mono_sentences", "sampling_topk", "threads")
     report |= {name: getattr(options, name) for name in told}
-    report |= {"recipe": RECIPE, "settings": common, "runs_planned": len(forward)}
+    settings = {  # names of files, not where this machine has them
+        name: value.name if isinstance(value, Path) else value for name, value in common.items()
+    }
+    report |= {"recipe": RECIPE, "settings": settings, "runs_planned": len(forward)}
     print_table(shown(report))
-    write_report("back_translation", json.loads(json.dumps(report, default=str)), options.results)
+    write_report("back_translation", report, options.results)
 
 
 # Text

@@ -37,6 +37,7 @@ def test_three_systems_are_trained_and_compared(data, tmp_path, commands):
     assert set(mono) == set(targets[30:]) - set(targets[:30]) and len(set(mono)) == len(mono)
     assert len((text / "mono.en").read_text().splitlines()) == len(mono)
     (path,) = tmp_path.glob("*-back_translation.json")
+    assert str(tmp_path) not in path.read_text()  # names of files, not where they are
     report = json.loads(path.read_text())
     systems = report["systems"]
     assert list(systems) == ["bitext", "back_translated", "tagged"]

@@ -167,10 +167,10 @@ if sys.argv[1] == "average":
 elif sys.argv[2].endswith("train"):
     pathlib.Path("model").mkdir()
     print("Start iterating over samples", flush=True)
-    for step in range(1, 1000):
+    for step in range(1, 13):
         pathlib.Path(f"model/checkpoint_1_{step}.pt").touch()
         print(f"train_inner | wps={step}, ups=1", flush=True)
-        time.sleep(0.1)
+    time.sleep(600)
 elif sys.argv[2].endswith("generate"):
     lines = pathlib.Path("../text/pieces/test.de").read_text().splitlines()
     for number, line in reversed(list(enumerate(lines))):
@@ -178,11 +178,17 @@ elif sys.argv[2].endswith("generate"):
 """
 
 
+def in_order(seconds, mark, apart_minutes):
+    """As `choose`, whatever the clock said: the first checkpoint, and the last ones."""
+    return list(seconds)[:1] if mark == 0.01 else list(seconds)[-5:]
+
+
 def test_a_contest_is_trained_once_scored_at_each_mark_and_told(data, tmp_path, monkeypatch):
     entry = tmp_path / "entry.py"
     entry.write_text(ENTRY)
     monkeypatch.setattr(toolkits, "ENTRY", entry)
     monkeypatch.setattr(toolkits.Fairseq, "packages", ("torch",))
+    monkeypatch.setattr(toolkits, "choose", in_order)
     for name in ("TOLERANCE_SECONDS", "SECONDS_TO_WRITE"):
         monkeypatch.setattr(toolkits, name, 0.2)
     commands = []
