@@ -158,17 +158,20 @@ def _unlearned_parser(
     from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
     from vaswani_hf.parsing import linearize, tree_of_text
     from vaswani_hf.parsing.constraint import tree_words
+    from vaswani_hf.parsing.linearization import with_numbers
 
     trees = [tree_of_text(text) for text in SENTENCES]
+    sequences = [linearize(tree, has_words=has_words) for tree in trees]
+    if has_numbers:
+        sequences = [
+            with_numbers(tokens, tree.words())
+            for tokens, tree in zip(sequences, trees, strict=True)
+        ]
     tokenizer = train_tokenizer(
         [" ".join(tree.words()) for tree in trees] * 3,
-        vocab_size=440 if has_numbers else 340,
+        vocab_size=540 if has_numbers else 340,
         are_files=False,
-        whole_words=tree_words(
-            [linearize(tree, has_words=has_words) for tree in trees],
-            has_words=has_words,
-            has_numbers=has_numbers,
-        ),
+        whole_words=tree_words(sequences, has_words=has_words, has_numbers=has_numbers),
         show_progress=False,
     )
     torch.manual_seed(0)

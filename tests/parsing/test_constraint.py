@@ -121,15 +121,21 @@ def test_words_in_trees_are_those_of_the_sentence(unlearned_parser_with_words, p
     assert found == (expected or END)
 
 
+def at_depth(digit):
+    return {f"({digit}{bracket[1:]}" for bracket in OPENING}
+
+
 @pytest.mark.parametrize(
     ("prefix", "expected"),
     [
-        ("(S", OPENING | {"{0}"}),
-        ("(S {0}", {"the"}),
-        ("(S {0} the", {f"/{tag}" for tag in TAGS}),
-        ("(S {0} the /DT", OPENING | {"{1}"}),
-        ("(S {0} the /DT {1} cat /NN", {")S"}),
-        ("(S {1}", set()),  # not the number that comes next
+        ("", at_depth(0)),
+        ("(0S", at_depth(1) | {"{0}"}),
+        ("(0S {0}", {"the"}),
+        ("(0S {0} the", {f"/{tag}" for tag in TAGS}),
+        ("(0S {0} the /DT", at_depth(1) | {"{1}"}),
+        ("(0S (1NP {0} the /DT", at_depth(2) | {"{1}", ")1"}),
+        ("(0S {0} the /DT {1} cat /NN", {")0"}),
+        ("(0S {1}", set()),  # not the number that comes next
     ],
 )
 def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, prefix, expected):
@@ -139,7 +145,7 @@ def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, 
     assert set(pieces.tags.values()) == TAGS
     assert pieces.num_words(torch.tensor([source])) == [2]
     constraint = TreeConstraint.of(pieces, torch.tensor([source]))
-    ids = [START, *ids_of(tokenizer, prefix.format(*numbers))]
+    ids = [START, *(ids_of(tokenizer, prefix.format(*numbers)) if prefix else [])]
     for length in range(1, len(ids) + 1):
         scores = constraint(torch.tensor([ids[:length]]), torch.zeros(1, len(tokenizer)))
     found = {tokenizer.decode(int(token)) for token in (scores[0] > -math.inf).nonzero()}
@@ -149,11 +155,13 @@ def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, 
 @pytest.mark.parametrize(
     ("sequence", "repairs"),
     [
-        ("(S {0} a /DT {1} / /NN )S", {}),
-        ("(S {0} x /DT {1} {1} /NN )S", {}),  # by its number a word is known
-        ("(S {0} /DT {1} / /NN )S", {"changed_words": 1}),  # the word is missing, not the tag
-        ("(S {1} a /DT {1} / /NN )S", {"changed_words": 1}),
-        ("(S {0} a x /DT {1} / /NN )S", {"changed_words": 2, "extra_words": 1}),
+        ("(0S {0} a /DT {1} / /NN )0", {}),
+        ("(0S {0} x /DT {1} {1} /NN )0", {}),  # by its number a word is known
+        ("(0S {0} /DT {1} / /NN )0", {"changed_words": 1}),  # the word is missing, not the tag
+        ("(0S {1} a /DT {1} / /NN )0", {"changed_words": 1}),
+        ("(0S {0} a x /DT {1} / /NN )0", {"changed_words": 2, "extra_words": 1}),
+        ("(0S {0} a /DT {1} / /NN )1 )0", {"surplus_brackets": 1}),  # closes what is not open
+        ("(0S (1NP {0} a /DT {1} / /NN )0", {"missing_brackets": 1}),
     ],
 )
 def test_the_numbers_say_which_word_a_leaf_is(unlearned_parser_with_numbers, sequence, repairs):

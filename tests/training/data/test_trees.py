@@ -100,7 +100,7 @@ def test_training_pairs_of_trees_have_links_where_that_is_asked_for(treebank):
     first, second, third = numbers_of(["He", "seems", "."])
     assert row["source"] == f"{first} He {second} seems {third} ."
     assert row["target"] == (
-        f"(S (NP {first} He /PRP )NP (VP {second} seems /VBZ )VP {third} . /. )S"
+        f"(0S (1NP {first} He /PRP )1 (1VP {second} seems /VBZ )1 {third} . /. )0"
     )
     # To the words, which stand behind their numbers.
     assert row["word_links"][::2] == [1] * 5 + [3] * 5 + [5] * 4
