@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.report import medians, print_table, seed_score, write_lines, write_report
-from training.outcome.results import HYPOTHESES
+from training.outcome.results import HYPOTHESES, training_seconds
 from training.settings.reading import read_options
 from training.sweep import Run, train_all
 from vaswani_hf import Translator
@@ -223,7 +223,7 @@ def report_of(
         runs[system, seed].name: {
             "parameters": results["parameters"],
             "updates": results["training"]["updates"],
-            "minutes": round(results["training"]["seconds"] / 60, 2),
+            "minutes": round(training_seconds(results) / 60, 2),
             "commit": results["commit"],
         }
         for system, seeds in finished.items()

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchmarks.report import seed_score, write_lines, write_report
+from training.outcome.results import training_seconds
 from training.settings.fields import ModelArguments
 from training.settings.reading import field_names, read_options
 from training.settings.recipes import comment_of, read_recipe
@@ -274,7 +275,7 @@ def row_of(
             seed: {name: round(scores[row][name][place].score, 4) for name in FIGURES}
             | {
                 "chrf++": round(run.results["scores"]["validation"]["chrf++"], 4),
-                "seconds": round(run.results["training"]["seconds"]),
+                "seconds": round(training_seconds(run.results)),
             }
             for place, (seed, run) in enumerate(seeds.items())
         },

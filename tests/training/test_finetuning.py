@@ -146,6 +146,7 @@ def test_a_resumed_run_keeps_the_scores_of_before(place, tuned, tmp_path):
     resumed = results_of(tmp_path / "run")
     assert resumed["training"]["resumed_from"].endswith("checkpoint-3")
     assert resumed["scores_before"] == tuned.results["scores_before"]
+    assert resumed["training"]["elapsed_seconds"] > resumed["training"]["seconds"] > 0
 
 
 def test_the_tuned_model_goes_back_to_marian_and_to_ctranslate2(place, tuned, tmp_path):

@@ -173,6 +173,7 @@ def test_results_say_how_the_figures_came_about(finished):
     assert results["averaged_checkpoints"] == ["checkpoint-8", "checkpoint-16", "checkpoint-24"]
     assert results["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert results["wall_seconds"] > results["training"]["seconds"] > 0
+    assert results["wall_seconds"] > results["training"]["elapsed_seconds"] > 0
     assert "tok:13a" in results["scores"]["test"]["bleu_signature"]
     assert results["scores"]["validation"]["sentences"] == 17
 

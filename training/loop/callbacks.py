@@ -180,10 +180,15 @@ class CheckpointClock(TrainerCallback, ExportableState):
         self.stopped_by = 0  # number of the signal that ended training
         self.num_processes = 1
 
+    @property
+    def seconds(self) -> float:
+        """Of training until now, those before a resumption included."""
+        return time.monotonic() - self.begun
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: the time spent, also the processor's, and how many processes."""
         kept = {
-            "seconds_before": round(time.monotonic() - self.begun, 3),
+            "seconds_before": round(self.seconds, 3),
             "processor_seconds_before": round(time.process_time() - self.processor_begun, 3),
             "num_processes": self.num_processes,
         }
@@ -192,9 +197,7 @@ class CheckpointClock(TrainerCallback, ExportableState):
     def is_time_up(self, args: TrainingArguments) -> bool:
         """Whether `max_minutes` have passed."""
         assert isinstance(args, VaswaniTrainingArguments)
-        return args.max_minutes is not None and (
-            time.monotonic() - self.begun >= 60 * args.max_minutes
-        )
+        return args.max_minutes is not None and self.seconds >= 60 * args.max_minutes
 
     def on_train_begin(
         self,

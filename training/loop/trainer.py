@@ -369,7 +369,7 @@ class VaswaniTrainer(Seq2SeqTrainer):
                 logs["target_tokens_per_second"] = round(seen / max(now - self._last_log, 1e-9), 1)
             self._tokens_since_log.zero_()
             self._last_log = now
-        logs["elapsed_seconds"] = round(now - self.clock.begun, 1)
+        logs["elapsed_seconds"] = round(self.clock.seconds, 1)
         super().log(logs, *rest, **named)
         if not math.isfinite(logs.get("loss_nats_per_token", 0.0)):
             self._check_finite()

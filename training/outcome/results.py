@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -69,6 +69,13 @@ def write_config(arguments: Arguments, model: VaswaniForConditionalGeneration) -
         path.write_text(text, encoding="utf-8")
 
 
+def training_seconds(results: Mapping[str, Any]) -> float:
+    """How long the training of a `results.json` took, parts before resumptions included."""
+    training = results["training"]
+    # Folders of earlier code have the last part alone.
+    return float(training["elapsed_seconds" if "elapsed_seconds" in training else "seconds"])
+
+
 class Results:
     """The figures of a run, for `results.json` and the model card.
 
@@ -81,7 +88,8 @@ class Results:
         arguments: of the run.
         corpus: with the counts of what was read and dropped.
         trainer: after training.
-        seconds: of training in this process, from its start or its resumption.
+        seconds: of training in this process, from its start or its resumption; `elapsed_seconds`
+            of the figures has those before it too.
         checkpoint: what the run was resumed from.
         commit: of this code.
     """
@@ -112,6 +120,7 @@ class Results:
                 "resumed_from": checkpoint,
                 "changed_settings": trainer.settings.changes if trainer.settings else [],
                 "seconds": seconds,
+                "elapsed_seconds": trainer.clock.seconds,
                 "evaluation_seconds": evaluating,
                 "target_tokens": target_tokens,
                 "target_tokens_per_second": target_tokens / max(seconds - evaluating, 1e-9),

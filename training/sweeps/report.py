@@ -24,7 +24,7 @@ from vaswani_hf.evaluation import (
 from vaswani_hf.text.lines import read_lines
 from vaswani_hf.text.tables import align
 
-from ..outcome.results import HYPOTHESES, REFERENCES
+from ..outcome.results import HYPOTHESES, REFERENCES, training_seconds
 from ..outcome.scores import SHOWN
 from ..settings.kinds import written
 
@@ -213,7 +213,7 @@ def _figures(results: Mapping[str, Any], score: float) -> dict[str, Any]:
     return {
         "score": score,
         **{name: validation[name] for name in (*SHOWN, "loss_nats_per_token")},
-        "minutes": results["training"]["seconds"] / 60,
+        "minutes": training_seconds(results) / 60,
         "updates": results["training"]["updates"],
         "parameters": results["parameters"],
         "test": {name: test[name] for name in SHOWN if name in test},

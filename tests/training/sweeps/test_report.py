@@ -20,7 +20,7 @@ def finished(count, seconds=60):
     scores = {"bleu": 0.0, "chrf++": 40.0, "loss_nats_per_token": 1.0}
     results = {
         "scores": {"validation": scores},
-        "training": {"seconds": seconds, "updates": 5},
+        "training": {"elapsed_seconds": seconds, "updates": 5},
         "parameters": 10,
     }
     return Finished(results, with_errors(count), REFERENCES)
