@@ -4,6 +4,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 
 from ..text.lines import read_lines
@@ -112,7 +113,7 @@ def without_traces(tree: Tree) -> Tree | None:
     return levels[0][0] if levels[0] else None
 
 
-def read_trees(path: Path) -> Iterator[Tree]:
+def read_trees(path: str | PathLike[str]) -> Iterator[Tree]:
     """The trees of a file, plain or gzipped: the treebank's `.mrg`, or a tree a line.
 
     An empty outer bracket is left out; around several trees it becomes `TOP`. Blank lines and
@@ -122,7 +123,7 @@ def read_trees(path: Path) -> Iterator[Tree]:
         ValueError: if brackets are not balanced, or hold no tree; file and line are named.
         FileNotFoundError: if the file is missing.
     """
-    return trees_of_lines(read_lines(path), str(path))
+    return trees_of_lines(read_lines(Path(path)), str(path))
 
 
 def tree_of_text(text: str, name: str = "this text") -> Tree:
