@@ -169,7 +169,7 @@ def _unlearned_parser(
         ]
     tokenizer = train_tokenizer(
         [" ".join(tree.words()) for tree in trees] * 3,
-        vocab_size=540 if has_numbers else 340,
+        vocab_size=740 if has_numbers else 340,
         are_files=False,
         whole_words=tree_words(sequences, has_words=has_words, has_numbers=has_numbers),
         show_progress=False,

@@ -12,7 +12,7 @@ numbers_in_trees: true
 guided_alignment_of_trees: true
 train_trees: [{folder}/trees]
 validation_trees: [{folder}/trees]
-vocab_size: 540
+vocab_size: 740
 d_model: 16
 max_steps: 4
 eval_strategy: steps

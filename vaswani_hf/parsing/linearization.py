@@ -12,8 +12,8 @@ each word before its tag knows what the tag is of.
 
 With numbers it is `(0S (1NP 7) John /NNP )1 (1VP 8) sleeps /VBZ )1 9) . /. )0`, of the sentence
 `7) John 8) sleeps 9) .`. The number of a word says which one a leaf is: what is copied behind it
-need not be right. The digit of a bracket is its depth, of which the last digit is written, and says
-what closes what. A model that reads where it stands need not count.
+need not be right. The digit of a bracket is its depth, and says what closes what; after 9 comes `a`.
+A model that reads where it stands need not count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from .words import NUMBERS, numbers_of, sentence_of
 
 TAG_MARK = "/"  # begins a tag that stands behind its word
 UNKNOWN_TAG = "XX"  # of a word that the sequence has no tag for
-DEPTHS = "0123456789"  # that brackets are numbered with; after nine levels they begin again
+DEPTHS = "0123456789abcdefghijklmnopqrstuvwxyz"  # of brackets; deeper ones begin again
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +156,10 @@ def repair_tree(
 ) -> tuple[Tree, Repairs]:
     """A tree over exactly these words that keeps what it can of a sequence.
 
-    A bracket closes the nearest one of its label, or of its digit, and with it all that opened since; one that has
-    none is left out. What is open at the end is closed. Several trees get a bracket `TOP` around
-    them. Words without a tag are put at the end as `XX`; tags without a word are left out from the
-    end, and so are brackets around nothing.
+    A bracket closes the nearest one of its label, or of its digit, and with it all that opened
+    since; one that has none is left out. What is open at the end is closed. Several trees get a
+    bracket `TOP` around them. Words without a tag are put at the end as `XX`; tags without a word
+    are left out from the end, and so are brackets around nothing.
 
     Args:
         tokens: a sequence that is meant to be a tree.
