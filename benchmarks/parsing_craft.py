@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import print_table, write_report
-from training.outcome.parses import details_of, figures_of, parse_of
-from vaswani_hf.parsing import Tree, TreeParser, linearize, read_trees, without_traces
-from vaswani_hf.parsing.words import sentence_of
+from training.outcome.parses import Parse, details_of, figures_of
+from vaswani_hf.parsing import Tree, TreeParser, read_trees, score_parse, without_traces
 from vaswani_hf.pictures.runs import LOG_HISTORY
 
 
@@ -91,12 +90,10 @@ def score(model: Path, gold: list[Tree], *, num_beams: int, constrained: bool) -
     begun = time.monotonic()
     found = parser.sequences(words)
     seconds = time.monotonic() - begun
-    has_words = parser.pieces.has_words
-    references = [" ".join(linearize(tree, has_words=has_words)) for tree in gold]
-    parses = [
-        parse_of(sentence_of(each), str(sequence), reference, parser.pieces)
-        for each, sequence, reference in zip(words, found, references, strict=True)
-    ]
+    parses = []
+    for right, sequence in zip(gold, found, strict=True):
+        tree, repairs = parser.pieces.tree_of(str(sequence), right.words())
+        parses.append(Parse(tree, repairs, right, score_parse(right, tree)))
     figures = {"sentences": len(parses), "seconds": seconds}
     return figures | figures_of(parses) | details_of(parses)
 

@@ -145,20 +145,33 @@ def unlearned_parser_with_words() -> tuple[PreTrainedModel, PreTrainedTokenizerF
     return _unlearned_parser(has_words=True)
 
 
-def _unlearned_parser(*, has_words: bool) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+@pytest.fixture(scope="session")
+def unlearned_parser_with_numbers() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """As `unlearned_parser`, for trees that have the numbers of their words in them."""
+    return _unlearned_parser(has_words=True, has_numbers=True)
+
+
+def _unlearned_parser(
+    *, has_words: bool, has_numbers: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     from tests.parsing.treebank import SENTENCES
     from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
     from vaswani_hf.parsing import linearize, tree_of_text
     from vaswani_hf.parsing.constraint import tree_words
+    from vaswani_hf.parsing.linearization import with_numbers
 
     trees = [tree_of_text(text) for text in SENTENCES]
+    sequences = [linearize(tree, has_words=has_words) for tree in trees]
+    if has_numbers:
+        sequences = [
+            with_numbers(tokens, tree.words())
+            for tokens, tree in zip(sequences, trees, strict=True)
+        ]
     tokenizer = train_tokenizer(
         [" ".join(tree.words()) for tree in trees] * 3,
-        vocab_size=340,
+        vocab_size=740 if has_numbers else 340,
         are_files=False,
-        whole_words=tree_words(
-            [linearize(tree, has_words=has_words) for tree in trees], has_words=has_words
-        ),
+        whole_words=tree_words(sequences, has_words=has_words, has_numbers=has_numbers),
         show_progress=False,
     )
     torch.manual_seed(0)

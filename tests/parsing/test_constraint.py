@@ -5,8 +5,10 @@ import torch
 from transformers import LogitsProcessorList
 
 from vaswani_hf import train_tokenizer
-from vaswani_hf.parsing import TreeConstraint, TreePieces, linearize, tree_of_text
+from vaswani_hf.parsing import Repairs, TreeConstraint, TreePieces, linearize, tree_of_text
 from vaswani_hf.parsing.constraint import tree_words
+from vaswani_hf.parsing.linearization import with_numbers
+from vaswani_hf.parsing.words import numbers_of
 
 
 START = 1
@@ -119,6 +121,69 @@ def test_words_in_trees_are_those_of_the_sentence(unlearned_parser_with_words, p
     assert found == (expected or END)
 
 
+def at_depth(digit):
+    return {f"({digit}{bracket[1:]}" for bracket in OPENING}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("", at_depth(0)),
+        ("(0S", at_depth(1) | {"{0}"}),
+        ("(0S {0}", {"the"}),
+        ("(0S {0} the", {f"/{tag}" for tag in TAGS}),
+        ("(0S {0} the /DT", at_depth(1) | {"{1}"}),
+        ("(0S (1NP {0} the /DT", at_depth(2) | {"{1}", ")1"}),
+        ("(0S {0} the /DT {1} cat /NN", {")0"}),
+        ("(0S {1}", set()),  # not the number that comes next
+    ],
+)
+def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, prefix, expected):
+    tokenizer, words = unlearned_parser_with_numbers[1], ["the", "cat"]
+    pieces, numbers = TreePieces.of(tokenizer), numbers_of(words)
+    source = tokenizer(pieces.sentence_of(words))["input_ids"]
+    assert set(pieces.tags.values()) == TAGS
+    assert pieces.num_words(torch.tensor([source])) == [2]
+    constraint = TreeConstraint.of(pieces, torch.tensor([source]))
+    ids = [START, *(ids_of(tokenizer, prefix.format(*numbers)) if prefix else [])]
+    for length in range(1, len(ids) + 1):
+        scores = constraint(torch.tensor([ids[:length]]), torch.zeros(1, len(tokenizer)))
+    found = {tokenizer.decode(int(token)) for token in (scores[0] > -math.inf).nonzero()}
+    assert found == ({token.format(*numbers) for token in expected} or END)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "repairs"),
+    [
+        ("(0S {0} a /DT {1} / /NN )0", {}),
+        ("(0S {0} x /DT {1} {1} /NN )0", {}),  # by its number a word is known
+        ("(0S {0} /DT {1} / /NN )0", {"changed_words": 1}),  # the word is missing, not the tag
+        ("(0S {1} a /DT {1} / /NN )0", {"changed_words": 1}),
+        ("(0S {0} a x /DT {1} / /NN )0", {"changed_words": 2, "extra_words": 1}),
+        ("(0S {0} a /DT {1} / /NN )1 )0", {"surplus_brackets": 1}),  # closes what is not open
+        ("(0S (1NP {0} a /DT {1} / /NN )0", {"missing_brackets": 1}),
+    ],
+)
+def test_the_numbers_say_which_word_a_leaf_is(unlearned_parser_with_numbers, sequence, repairs):
+    pieces, words = TreePieces.of(unlearned_parser_with_numbers[1]), ["a", "/"]
+    found, mended = pieces.tree_of(sequence.format(*numbers_of(words)), words)
+    assert mended == Repairs(**repairs)
+    assert found.words() == words
+    if not repairs:
+        assert str(found) == "(S (DT a) (NN /))"
+
+
+def test_a_training_pair_is_of_the_tree_that_it_was_made_of(unlearned_parser_with_numbers):
+    pieces = TreePieces.of(unlearned_parser_with_numbers[1])
+    tree = tree_of_text("(S (NP (DT /) (NN /NN)) (VP (VBZ 7)))")
+    words = tree.words()
+    sequence = " ".join(with_numbers(linearize(tree, has_words=True), words))
+    assert pieces.gold_tree_of(sequence, words) == tree
+    assert pieces.words_of(pieces.sentence_of(words)) == words
+    with pytest.raises(ValueError, match="is no tree over 2 words"):
+        pieces.gold_tree_of(sequence, words[:2])
+
+
 WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-priced , the cat .")]
 
 
@@ -130,6 +195,7 @@ WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-pric
         ("unlearned_parser", 40),
         ("unlearned_parser_with_words", 9),  # six words have six tags, and a bracket around them
         ("unlearned_parser_with_words", 40),
+        ("unlearned_parser_with_numbers", 40),
     ],
 )
 @pytest.mark.parametrize("length_penalty_type", ["wu", "power"])
@@ -138,7 +204,8 @@ def test_whatever_the_model_says_every_output_is_a_tree(
 ):
     model, tokenizer = request.getfixturevalue(parser)
     pieces = TreePieces.of(tokenizer)
-    batch = tokenizer([" ".join(words) for words in WORDS], return_tensors="pt", padding=True)
+    sentences = [pieces.sentence_of(words) for words in WORDS]
+    batch = tokenizer(sentences, return_tensors="pt", padding=True)
     limits = batch["attention_mask"].sum(dim=1) + extra
     constraint = TreeConstraint.of(pieces, batch["input_ids"], limits.tolist())
     found = model.generate(
@@ -153,7 +220,8 @@ def test_whatever_the_model_says_every_output_is_a_tree(
     ):
         tree, repairs = pieces.tree_of(text, words)
         assert not repairs
-        assert linearize(tree, has_words=pieces.has_words) == text.split()
+        tokens = linearize(tree, has_words=pieces.has_words)
+        assert (with_numbers(tokens, words) if pieces.has_numbers else tokens) == text.split()
 
 
 def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):

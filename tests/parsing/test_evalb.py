@@ -83,7 +83,7 @@ def test_random_pairs_are_scored_as_evalb_scores_them():
 
 def test_the_sample_of_evalb_is_reproduced(shared_data):
     folder = shared_data / "evalb"
-    parameters = read_parameters(folder / "sample.prm")
+    parameters = read_parameters(str(folder / "sample.prm"))
     gold, test = (
         (folder / f"sample.{side}").read_text().removesuffix("\n").split("\n")
         for side in ("gld", "tst")

@@ -34,6 +34,12 @@ CLEAN = [
 ]
 
 
+def test_a_tree_may_get_other_words():
+    assert str(SENTENCE.with_words(["A", "dog", "eats", "!"])) == (
+        "(S (NP (DT A) (NN dog)) (VP (VBZ eats)) (. !))"
+    )
+
+
 def test_brackets_become_a_tree_and_brackets_again():
     assert tree_of_text(LINE) == SENTENCE
     assert str(SENTENCE) == LINE
@@ -43,7 +49,7 @@ def test_brackets_become_a_tree_and_brackets_again():
 def test_a_file_of_the_treebank_is_read_and_cleaned(tmp_path):
     path = tmp_path / "wsj_0001.mrg"
     path.write_text(MRG)
-    found = list(read_trees(path))
+    found = list(read_trees(str(path)))
     assert found[0].label == "S" and found[0].words() == ["He", "seems", "*-1", "to", "sleep", "."]
     assert [str(without_traces(tree)) for tree in found] == CLEAN
 

@@ -1,6 +1,14 @@
+from collections import Counter
+
 import pytest
 
-from vaswani_hf.parsing.words import sentence_of, treebank_words, words_of
+from vaswani_hf.parsing.words import (
+    numbered,
+    numbers_of,
+    sentence_of,
+    treebank_words,
+    words_of,
+)
 
 
 def test_words_that_are_cut_keep_their_characters_but_brackets():
@@ -9,6 +17,21 @@ def test_words_that_are_cut_keep_their_characters_but_brackets():
 
 def test_a_word_stays_one_for_the_model():
     assert sentence_of(["a b", "c\u2581d", "e"]) == "a_b c_d e"
+
+
+def test_numbers_count_on_from_one_that_follows_from_the_sentence():
+    words = ["w"] * 60
+    first = int(numbers_of(words)[0].removesuffix(")"))
+    assert numbers_of(words) == [f"{(first + place) % 100})" for place in range(60)]
+    firsts = [numbers_of([str(number)])[0] for number in range(10_000)]
+    counts = Counter(firsts)
+    assert len(counts) == 100
+    assert max(counts.values()) < 160  # 100 on average; six standard deviations
+
+
+def test_a_numbered_sentence_has_its_words_behind_their_numbers():
+    first, second = numbers_of(["a b", "c"])
+    assert numbered(["a b", "c"]) == f"{first} a_b {second} c"
 
 
 @pytest.mark.parametrize(

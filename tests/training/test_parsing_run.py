@@ -8,10 +8,11 @@ from tests.training.runs import RECIPE, results_of, run_here
 
 PARSING = """
 task: parsing
-words_in_trees: true
+numbers_in_trees: true
+guided_alignment_of_trees: true
 train_trees: [{folder}/trees]
 validation_trees: [{folder}/trees]
-vocab_size: 340
+vocab_size: 740
 d_model: 16
 max_steps: 4
 eval_strategy: steps

@@ -156,7 +156,13 @@ def _read_split(arguments: DataArguments, split: str, seed: int) -> Dataset | No
     trees = tree_files_of(arguments, split)
     if trees is not None:
         has_links = arguments.guided_alignment_of_trees and split == "train"
-        return pairs_of_trees(trees, split, has_words=arguments.words_in_trees, has_links=has_links)
+        return pairs_of_trees(
+            trees,
+            split,
+            has_words=arguments.words_in_trees,
+            has_numbers=arguments.numbers_in_trees,
+            has_links=has_links,
+        )
     files = files_of(arguments, split)
     if files is not None:
         return pairs_of_files(files, arguments, split)
@@ -188,8 +194,13 @@ def stream_pairs(arguments: DataArguments) -> IterableDataset:
     """
     trees = tree_files_of(arguments, "train")
     if trees is not None:
-        has_words = arguments.words_in_trees
-        return pairs_of_trees(trees, "train", has_words=has_words, streaming=True)
+        return pairs_of_trees(
+            trees,
+            "train",
+            has_words=arguments.words_in_trees,
+            has_numbers=arguments.numbers_in_trees,
+            streaming=True,
+        )
     files = files_of(arguments, "train")
     if files is not None:
         return pairs_of_files(files, arguments, "train", streaming=True)

@@ -10,8 +10,8 @@ from typing import Any
 from datasets import Dataset, IterableDataset
 
 from vaswani_hf.parsing import linearize, read_trees, without_traces
-from vaswani_hf.parsing.linearization import is_bracket
-from vaswani_hf.parsing.words import sentence_of
+from vaswani_hf.parsing.linearization import is_bracket, with_numbers
+from vaswani_hf.parsing.words import numbered, sentence_of
 
 from ..settings.fields import DataArguments
 from .files import LINKED_TEXTS, TEXTS, state_of, unwrap_dataset_errors
@@ -71,6 +71,7 @@ def pairs_of_trees(
     split: str,
     *,
     has_words: bool = False,
+    has_numbers: bool = False,
     has_links: bool = False,
     streaming: bool = False,
 ) -> Any:
@@ -82,6 +83,7 @@ def pairs_of_trees(
         files: of trees.
         split: for messages.
         has_words: whether the words stand in the targets.
+        has_numbers: whether they stand there with numbers, as in the sources.
         has_links: whether pairs have the links of `links_of_tree`.
         streaming: whether they are read as they are asked for.
 
@@ -91,7 +93,7 @@ def pairs_of_trees(
     """
     how: dict[str, Any] = {
         **{"files": files, "state": state_of(files)},
-        **{"has_words": has_words, "has_links": has_links},
+        **{"has_words": has_words, "has_numbers": has_numbers, "has_links": has_links},
     }
     if next(_rows(**how), None) is None:
         raise ValueError(
@@ -103,7 +105,7 @@ def pairs_of_trees(
         return kind.from_generator(_rows, gen_kwargs=how, features=features)
 
 
-def links_of_tree(tokens: Sequence[str], *, has_words: bool = False) -> list[int]:
+def links_of_tree(tokens: Sequence[str], tokens_of_word: int = 1) -> list[int]:
     """The word of the sentence that comes next at each token of a sequence, as flat links.
 
     A word is linked to itself, its tag too, and a bracket to the word that stands behind it; what
@@ -111,11 +113,10 @@ def links_of_tree(tokens: Sequence[str], *, has_words: bool = False) -> list[int
 
     Args:
         tokens: as `linearize` gives them.
-        has_words: as for `linearize`.
+        tokens_of_word: how many each word has there: a tag, maybe itself, maybe its number.
     """
-    tags = [place for place, token in enumerate(tokens) if not is_bracket(token)]
-    if has_words:
-        tags = tags[1::2]
+    leaves = [place for place, token in enumerate(tokens) if not is_bracket(token)]
+    tags = leaves[tokens_of_word - 1 :: tokens_of_word]
     links = []
     for word, (before, tag) in enumerate(itertools.pairwise([-1, *tags])):
         for place in range(before + 1, tag + 1):
@@ -124,15 +125,21 @@ def links_of_tree(tokens: Sequence[str], *, has_words: bool = False) -> list[int
 
 
 def _rows(
-    files: tuple[Path, ...], state: Any, has_words: bool, has_links: bool
+    files: tuple[Path, ...], state: Any, has_words: bool, has_numbers: bool, has_links: bool
 ) -> Iterator[dict[str, Any]]:
     for file in files:
         for tree in read_trees(file):
             clean = without_traces(tree)
             if clean is not None:
-                tokens = linearize(clean, has_words=has_words)
-                row: dict[str, Any] = {"source": sentence_of(clean.words())}
-                row["target"] = " ".join(tokens)
+                words = clean.words()
+                source = numbered(words) if has_numbers else sentence_of(words)
+                tokens = linearize(clean, has_words=has_words or has_numbers)
+                if has_numbers:
+                    tokens = with_numbers(tokens, words)
+                row: dict[str, Any] = {"source": source, "target": " ".join(tokens)}
                 if has_links:
-                    row[WORD_LINKS] = links_of_tree(tokens, has_words=has_words)
+                    links = links_of_tree(tokens, 1 + has_words + 2 * has_numbers)
+                    if has_numbers:  # which are words of the source too
+                        links[::2] = [2 * word + 1 for word in links[::2]]
+                    row[WORD_LINKS] = links
                 yield row

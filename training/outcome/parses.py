@@ -12,7 +12,6 @@ from vaswani_hf.parsing import (
     Tree,
     TreePieces,
     score_parse,
-    tree_of,
 )
 
 
@@ -33,14 +32,14 @@ def parse_of(sentence: str, sequence: str, reference: str, pieces: TreePieces) -
     """Read what a model has found.
 
     Args:
-        sentence: its words, with a space between two.
+        sentence: its words, as the model reads them.
         sequence: that the model has found.
         reference: that of the right tree.
         pieces: of the model's trees.
     """
-    words = sentence.split(" ")
+    words = pieces.words_of(sentence)
     tree, repairs = pieces.tree_of(sequence, words)
-    gold = tree_of(reference.split(" "), words, has_words=pieces.has_words)
+    gold = pieces.gold_tree_of(reference, words)
     return Parse(tree, repairs, gold, score_parse(gold, tree))
 
 

@@ -164,6 +164,13 @@ class DataArguments:
             "small model learns sooner"
         },
     )
+    numbers_in_trees: bool = field(
+        default=False,
+        metadata={
+            "help": "parsing: number the words of a sentence, and write number and word before "
+            "each tag in the sequence of a tree, so that no word is lost"
+        },
+    )
     guided_alignment_of_trees: bool = field(
         default=False,
         metadata={

@@ -70,6 +70,11 @@ def check_task(arguments: Arguments) -> None:
         )
     if task == PARSING and not {"train_trees", "corpora"} & set(trees):
         raise ValueError(f"task={PARSING} learns from trees, and none are named; set train_trees.")
+    if data.words_in_trees and data.numbers_in_trees:
+        raise ValueError(
+            "numbers_in_trees writes words before tags, and numbers before these; leave out "
+            "words_in_trees."
+        )
     if data.guided_alignment_of_trees and task != PARSING:
         raise ValueError(
             f"guided_alignment_of_trees is for task={PARSING}, got task={task}; name files in "

@@ -15,8 +15,17 @@ from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedTokenizerBase
 
 from ..tokenization_vaswani import BYTES, SPECIAL_TOKENS, WORD_START
-from .linearization import TAG_MARK, Repairs, leaves_of, repair_tree
+from .linearization import (
+    DEPTHS,
+    TAG_MARK,
+    Repairs,
+    leaves_of,
+    only_numbers,
+    repair_tree,
+    tree_of,
+)
 from .trees import Tree
+from .words import NUMBERS, numbered, numbers_of, sentence_of
 
 
 @dataclass(frozen=True)
@@ -25,11 +34,13 @@ class TreePieces:
 
     Args:
         tags: id and tag of each piece that stands for a word.
-        opening: id and label of each bracket that opens.
-        closing: id and label of each bracket that closes.
+        opening: id and label of each bracket that opens, before which the digit of its depth stands
+            where there are numbers.
+        closing: id and label of each bracket that closes, or its digit.
         end: id of the piece that ends a sequence.
         word_starts: `(V,)`, the pieces that a word of a sentence begins with.
         has_words: whether the words stand in a sequence, each before its tag.
+        has_numbers: whether words are numbered, in a sentence and in a sequence, and brackets.
     """
 
     tags: dict[int, str]
@@ -38,6 +49,7 @@ class TreePieces:
     end: int
     word_starts: Tensor
     has_words: bool = False
+    has_numbers: bool = False
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "TreePieces":
@@ -48,7 +60,8 @@ class TreePieces:
         """
         pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         tags, opening, closing = {}, {}, {}
-        for token in range(len(SPECIAL_TOKENS) + len(BYTES), len(pieces)):
+        begin = len(SPECIAL_TOKENS) + len(BYTES)
+        for token in range(begin, len(pieces)):
             word = pieces[token].removeprefix(WORD_START)
             if word == pieces[token] or not word:
                 break  # of a letter: these are what was learned
@@ -60,17 +73,31 @@ class TreePieces:
                 break
             else:
                 tags[token] = word
-        if not tags or not opening or set(opening.values()) != set(closing.values()):
+        numbers = [WORD_START + number for number in NUMBERS]
+        begin += len(tags) + len(opening) + len(closing)
+        has_numbers = pieces[begin : begin + len(numbers)] == numbers
+        names = {label[:1] if has_numbers else label for label in opening.values()}
+        if not tags or not opening or names != set(closing.values()):
             raise ValueError(
                 f"The tokenizer of {tokenizer.name_or_path or 'this model'} has no pieces for tags "
                 f"and brackets; the model was not trained with task: parsing."
             )
-        starts = [piece.startswith(WORD_START) for piece in pieces]
+        starts = [
+            piece in numbers if has_numbers else piece.startswith(WORD_START) for piece in pieces
+        ]
         has_words = all(len(tag) > 1 and tag.startswith(TAG_MARK) for tag in tags.values())
         if has_words:
             tags = {token: tag.removeprefix(TAG_MARK) for token, tag in tags.items()}
         end = int(tokenizer.eos_token_id)
-        return cls(tags, opening, closing, end, torch.tensor(starts), has_words)
+        return cls(tags, opening, closing, end, torch.tensor(starts), has_words, has_numbers)
+
+    def sentence_of(self, words: Sequence[str]) -> str:
+        """A sentence as the model reads it, with a space between two words."""
+        return numbered(words) if self.has_numbers else sentence_of(words)
+
+    def words_of(self, sentence: str) -> list[str]:
+        """The words of what `sentence_of` gives."""
+        return sentence.split(" ")[1::2] if self.has_numbers else sentence.split(" ")
 
     def num_words(self, input_ids: Tensor) -> list[int]:
         """The words of each sentence of ids `(B, S)`."""
@@ -84,10 +111,27 @@ class TreePieces:
             words: of the sentence.
         """
         tokens = [token for token in sequence.split(" ") if token]
-        return repair_tree(tokens, words, set(self.tags.values()), has_words=self.has_words)
+        leaves, tags = words, set(self.tags.values())
+        if self.has_numbers:
+            tokens, leaves = only_numbers(tokens), numbers_of(words)
+        how = {"has_words": self.has_words, "has_depths": self.has_numbers}
+        tree, repairs = repair_tree(tokens, leaves, tags, **how)
+        return tree.with_words(words), repairs
+
+    def gold_tree_of(self, sequence: str, words: Sequence[str]) -> Tree:
+        """The tree that the sequence of a training pair is of; arguments are those of `tree_of`.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        tokens, leaves = sequence.split(" "), words
+        if self.has_numbers:
+            tokens, leaves = only_numbers(tokens), numbers_of(words)
+        how = {"has_words": self.has_words, "has_depths": self.has_numbers}
+        return tree_of(tokens, leaves, **how).with_words(words)
 
     def words(self, input_ids: Tensor) -> list[list[list[int]]]:
-        """The pieces of each word of each sentence of ids `(B, S)`."""
+        """The pieces of each word, its number included, of each sentence of ids `(B, S)`."""
         starts = self.word_starts.to(input_ids.device)[input_ids].tolist()
         sentences = []
         for row, is_start in zip(input_ids.tolist(), starts, strict=True):
@@ -98,31 +142,44 @@ class TreePieces:
         return sentences
 
 
-def tree_words(trees: Iterable[Sequence[str]], *, has_words: bool = False) -> list[str]:
-    """Tags and brackets of sequences, in the order in which a vocabulary has them.
+def tree_words(
+    trees: Iterable[Sequence[str]], *, has_words: bool = False, has_numbers: bool = False
+) -> list[str]:
+    """Tags, brackets and numbers of sequences, in the order in which a vocabulary has them.
 
     A bracket that opens has its counterpart, even where the sequences lack it.
 
     Args:
-        trees: as `linearize` gives them.
+        trees: as `linearize` gives them, or `with_numbers`.
         has_words: as for `linearize`.
+        has_numbers: whether they have numbers; there is a bracket of each label and depth then.
     """
     tags, labels = set(), set()
     for tokens in trees:
-        pairs = leaves_of(tokens) if has_words else ((token, None) for token in tokens)
+        if has_numbers:
+            tokens = only_numbers(tokens)
+        pairs = (
+            leaves_of(tokens) if has_words or has_numbers else ((token, None) for token in tokens)
+        )
         for token, word in pairs:
             if word is not None:
                 tags.add(TAG_MARK + token)
-            elif token[0] in "()":
+            elif token[0] == "(" and has_numbers:
+                labels.add(token[2:])
+            elif token[0] in "()" and not has_numbers:
                 labels.add(token[1:])
-            else:
+            elif token[0] != ")":
                 tags.add(token)
-    brackets = [f"{side}{label}" for side in "()" for label in sorted(labels)]
-    return [*sorted(tags), *brackets]
+    opening = sorted(labels)
+    if has_numbers:
+        opening = [f"{digit}{label}" for digit in DEPTHS for label in opening]
+    closing = DEPTHS if has_numbers else opening
+    brackets = [*(f"({label}" for label in opening), *(f"){label}" for label in closing)]
+    return [*sorted(tags), *brackets, *(NUMBERS if has_numbers else ())]
 
 
 class _State(NamedTuple):
-    """What a prefix leaves open: a stack of labels, and whether the innermost bracket is empty."""
+    """What a prefix leaves open: the stack of what closes it, and if the innermost is empty."""
 
     stack: "tuple[str, _Stack] | None" = None
     depth: int = 0
@@ -187,11 +244,13 @@ class TreeConstraint(LogitsProcessor):
                 )
         ids = [*pieces.tags, *pieces.opening, *pieces.closing, pieces.end]
         self._ids = torch.tensor(ids)  # (P,)
-        labels = list(pieces.opening.values())
-        closing = {label: token for token, label in pieces.closing.items()}
-        begin = len(pieces.tags)
-        self._tags, self._opening = slice(0, begin), slice(begin, begin + len(labels))
-        self._closing = {label: ids.index(closing[label]) for label in labels}
+        self._tags = slice(0, len(pieces.tags))
+        # Those of one depth stand together.
+        num_depths = len(DEPTHS) if pieces.has_numbers else 1
+        size = len(pieces.opening) // num_depths
+        begins = [len(pieces.tags) + depth * size for depth in range(num_depths)]
+        self._opening = [slice(begin, begin + size) for begin in begins]
+        self._closing = {label: ids.index(token) for token, label in pieces.closing.items()}
         self._states: dict[bytes, _State] = {}
         self._prompt_length = 0
 
@@ -273,7 +332,8 @@ class TreeConstraint(LogitsProcessor):
         if state.num_pieces:
             return _OVER
         if (label := self.pieces.opening.get(token)) is not None:
-            return state._replace(stack=(label, state.stack), depth=state.depth + 1, is_empty=True)
+            name = label[:1] if self.pieces.has_numbers else label
+            return state._replace(stack=(name, state.stack), depth=state.depth + 1, is_empty=True)
         if self.pieces.closing.get(token) is not None and state.stack is not None:
             return state._replace(stack=state.stack[1], depth=state.depth - 1, is_empty=False)
         return _OVER
@@ -308,7 +368,7 @@ class TreeConstraint(LogitsProcessor):
         if state.stack is not None and not state.is_empty and (state.depth > 1 or not words_left):
             allowed[self._closing[state.stack[0]]] = True
         if words_left:
-            allowed[self._opening] = room >= needed + 2
+            allowed[self._opening[state.depth % len(self._opening)]] = room >= needed + 2
             # Alone, a word needs no bracket.
             if state.stack is not None or self.num_words[sentence] == 1:
                 if word:

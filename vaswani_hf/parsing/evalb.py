@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ _LISTS = {
 _WITHOUT_EFFECT = "DEBUG"  # what EVALB prints of single sentences
 
 
-def read_parameters(path: Path) -> Parameters:
+def read_parameters(path: str | PathLike[str]) -> Parameters:
     """The parameters of a file such as `COLLINS.prm`; what it does not name is empty.
 
     Raises:
@@ -67,7 +68,7 @@ def read_parameters(path: Path) -> Parameters:
     """
     numbers: dict[str, Any] = {}
     lists: dict[str, list[Any]] = {name: [] for name, _ in _LISTS.values()}
-    for place, line in enumerate(read_lines(path), start=1):
+    for place, line in enumerate(read_lines(Path(path)), start=1):
         where, text = f"{path}, line {place}", line.strip()
         if line.startswith("#") or not text:
             continue

@@ -8,18 +8,24 @@ al. replace all tags by `XX`; the code of the paper's authors keeps them (tensor
 `words_and_tags_from_wsj_tree`), as we do: EVALB knows punctuation by its tags.
 
 With its words it becomes `(S (NP John /NNP )NP (VP sleeps /VBZ )VP . /. )S`: a model that writes
-each word before its tag cannot lose its place in the sentence.
+each word before its tag knows what the tag is of.
+
+With numbers it is `(0S (1NP 7) John /NNP )1 (1VP 8) sleeps /VBZ )1 9) . /. )0`, of the sentence
+`7) John 8) sleeps 9) .`. The number of a word says which one a leaf is: what is copied behind it
+need not be right. The digit of a bracket is its depth, and says what closes what; after 9 comes `a`.
+A model that reads where it stands need not count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .trees import TOP, Tree, walk
-from .words import sentence_of
+from .words import NUMBERS, numbers_of, sentence_of
 
 
 TAG_MARK = "/"  # begins a tag that stands behind its word
 UNKNOWN_TAG = "XX"  # of a word that the sequence has no tag for
+DEPTHS = "0123456789abcdefghijklmnopqrstuvwxyz"  # of brackets; deeper ones begin again
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +91,56 @@ def leaves_of(tokens: Iterable[str]) -> Iterator[tuple[str, str | None]]:
         yield "", word
 
 
+def with_numbers(tokens: Iterable[str], words: Sequence[str]) -> list[str]:
+    """A sequence with words, and before each of them its number; the depths of its brackets."""
+    numbers, numbered, is_word, depth = iter(numbers_of(words)), [], False, 0
+    for token in tokens:
+        if is_bracket(token):
+            is_word, is_opening = False, token[0] == "("
+            depth -= not is_opening
+            digit = DEPTHS[depth % len(DEPTHS)]
+            numbered.append(f"({digit}{token[1:]}" if is_opening else f"){digit}")
+            depth += is_opening
+        else:
+            is_word = not is_word
+            numbered += [next(numbers), token] if is_word else [token]
+    return numbered
+
+
+def only_numbers(tokens: Iterable[str]) -> list[str]:
+    """A sequence with numbers, without the word behind each of them."""
+    kept, is_word = [], False
+    for token in tokens:
+        if not is_word or is_bracket(token):
+            kept.append(token)
+        is_word = token in NUMBERS and not is_word
+    return kept
+
+
 def is_bracket(token: str) -> bool:
     """Whether a token of a sequence opens or closes a bracket, and is neither word nor tag."""
     return len(token) > 1 and token[0] in "()"
 
 
-def tree_of(tokens: Sequence[str], words: Sequence[str], *, has_words: bool = False) -> Tree:
+def tree_of(
+    tokens: Sequence[str],
+    words: Sequence[str],
+    *,
+    has_words: bool = False,
+    has_depths: bool = False,
+) -> Tree:
     """The tree that a sequence describes.
 
     Args:
         tokens: as `linearize` gives them.
         words: of the sentence.
         has_words: as for `linearize`.
+        has_depths: whether the brackets have the digits of `with_numbers`.
 
     Raises:
         ValueError: if they are no tree over these words; `repair_tree` makes one.
     """
-    tree, repairs = repair_tree(tokens, words, has_words=has_words)
+    tree, repairs = repair_tree(tokens, words, has_words=has_words, has_depths=has_depths)
     if repairs:
         raise ValueError(f"'{' '.join(tokens)}' is no tree over {len(words)} words: {repairs}.")
     return tree
@@ -113,13 +152,14 @@ def repair_tree(
     tags: Collection[str] | None = None,
     *,
     has_words: bool = False,
+    has_depths: bool = False,
 ) -> tuple[Tree, Repairs]:
     """A tree over exactly these words that keeps what it can of a sequence.
 
-    A bracket closes the nearest one of its label, and with it all that opened since; one that has
-    none is left out. What is open at the end is closed. Several trees get a bracket `TOP` around
-    them. Words without a tag are put at the end as `XX`; tags without a word are left out from the
-    end, and so are brackets around nothing.
+    A bracket closes the nearest one of its label, or of its digit, and with it all that opened
+    since; one that has none is left out. What is open at the end is closed. Several trees get a
+    bracket `TOP` around them. Words without a tag are put at the end as `XX`; tags without a word
+    are left out from the end, and so are brackets around nothing.
 
     Args:
         tokens: a sequence that is meant to be a tree.
@@ -127,6 +167,7 @@ def repair_tree(
         tags: the tags that there are; `None` for any.
         has_words: as for `linearize`. A word of the sequence that is not the one of the sentence
             counts as changed.
+        has_depths: as for `tree_of`.
 
     Returns:
         The tree, and what was mended.
@@ -139,24 +180,28 @@ def repair_tree(
     num_missing = num_surplus = num_extra = num_changed = num_words = 0
     levels: list[list[Tree]] = [[]]
     labels: list[str] = []
+    names: list[str] = []  # by which brackets are closed
 
     def close() -> int:
         """Close the innermost bracket; 2 if both its ends go, as it holds nothing."""
+        names.pop()
         label, children = labels.pop(), levels.pop()
         if children:
             levels[-1].append(Tree(label, tuple(children)))
         return 0 if children else 2
 
+    begin = 2 if has_depths else 1  # of a label
     pairs = leaves_of(tokens) if has_words else ((token, None) for token in tokens)
     for token, word in pairs:
-        if token.startswith("(") and len(token) > 1:
-            labels.append(token[1:])
+        if token.startswith("(") and len(token) > begin:
+            labels.append(token[begin:])
+            names.append(token[1:begin] if has_depths else token[1:])
             levels.append([])
         elif token.startswith(")") and len(token) > 1:
-            if token[1:] not in labels:
+            if token[1:] not in names:
                 num_surplus += 1
                 continue
-            while labels[-1] != token[1:]:
+            while names[-1] != token[1:]:
                 empty = close()
                 num_missing += not empty
                 num_surplus += bool(empty)  # the end that is not there need not go
@@ -170,7 +215,7 @@ def repair_tree(
             num_changed += not (is_tag and is_right)
             levels[-1].append(Tree(token if is_tag else UNKNOWN_TAG, word=words[num_words]))
             num_words += 1
-    while labels:
+    while names:
         empty = close()
         num_missing += not empty
         num_surplus += bool(empty)

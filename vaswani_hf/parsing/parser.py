@@ -15,7 +15,7 @@ from ..translation.forcing import padded
 from ..translation.sentences import in_chunks
 from .constraint import TreeConstraint, TreePieces
 from .trees import Tree
-from .words import sentence_of, treebank_words, words_of
+from .words import treebank_words, words_of
 
 
 class TreeParser:
@@ -97,7 +97,9 @@ class TreeParser:
             LongSourceError: as in a call.
         """
         places = [place for place, words in enumerate(sentences) if words]
-        sources = self.translator.encode([sentence_of(sentences[place]) for place in places])
+        sources = self.translator.encode(
+            [self.pieces.sentence_of(sentences[place]) for place in places]
+        )
         for place, source in zip(places, sources, strict=True):
             self.translator.check_lengths(place, len(source))
         found: list[str | None] = [None] * len(sentences)

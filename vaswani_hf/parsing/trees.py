@@ -2,8 +2,9 @@
 """Constituency trees, and the brackets of the Penn Treebank (Marcus et al. 1993)."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 
 from ..text.lines import read_lines
@@ -50,6 +51,20 @@ class Tree:
     def words(self) -> list[str]:
         """The words of the sentence."""
         return [str(leaf.word) for leaf in self.leaves()]
+
+    def with_words(self, words: Sequence[str]) -> "Tree":
+        """The same tree over other words, as many as it has."""
+        levels: list[list[Tree]] = [[]]
+        left = iter(words)
+        for node, is_end in walk(self):
+            if node.word is not None:
+                levels[-1].append(Tree(node.label, word=next(left)))
+            elif not is_end:
+                levels.append([])
+            else:
+                children = levels.pop()
+                levels[-1].append(Tree(node.label, tuple(children)))
+        return levels[0][0]
 
     def indented(self, width: int = 80) -> str:
         """The brackets over several lines, a constituent a line unless it fits into `width`."""
@@ -98,7 +113,7 @@ def without_traces(tree: Tree) -> Tree | None:
     return levels[0][0] if levels[0] else None
 
 
-def read_trees(path: Path) -> Iterator[Tree]:
+def read_trees(path: str | PathLike[str]) -> Iterator[Tree]:
     """The trees of a file, plain or gzipped: the treebank's `.mrg`, or a tree a line.
 
     An empty outer bracket is left out; around several trees it becomes `TOP`. Blank lines and
@@ -108,7 +123,7 @@ def read_trees(path: Path) -> Iterator[Tree]:
         ValueError: if brackets are not balanced, or hold no tree; file and line are named.
         FileNotFoundError: if the file is missing.
     """
-    return trees_of_lines(read_lines(path), str(path))
+    return trees_of_lines(read_lines(Path(path)), str(path))
 
 
 def tree_of_text(text: str, name: str = "this text") -> Tree:

@@ -1,6 +1,7 @@
 # Copyright 2026 The vaswani_hf authors. Licensed under the Apache License, Version 2.0.
 """The words of a sentence, as the Penn Treebank cuts it."""
 
+import zlib
 from collections.abc import Sequence
 
 from ..extras import require
@@ -8,6 +9,7 @@ from ..tokenization_vaswani import WORD_START
 from .trees import SPACES
 
 
+NUMBERS = tuple(f"{number})" for number in range(100))
 # Of a word: what would be a bracket of a tree.
 _ESCAPES = {
     "(": "-LRB-",
@@ -37,6 +39,12 @@ def words_of(sentence: str) -> list[str]:
     return [escaped(word) for word in sentence.translate(_AS_SPACE).split(" ") if word]
 
 
+def numbered(words: Sequence[str]) -> str:
+    """`sentence_of`, with its number before each word: `17) The 18) cat`."""
+    pairs = zip(numbers_of(words), words, strict=True)
+    return " ".join(f"{number} {sentence_of([word])}" for number, word in pairs)
+
+
 _INSIDE = str.maketrans(dict.fromkeys((*SPACES, WORD_START), "_"))
 _AS_SPACE = str.maketrans(dict.fromkeys(SPACES, " "))
 
@@ -48,6 +56,16 @@ def escaped(word: str) -> str:
     for bracket in "()":
         word = word.replace(bracket, _ESCAPES[bracket])
     return word
+
+
+def numbers_of(words: Sequence[str]) -> list[str]:
+    """A number for each word, by which a tree may name it: `17)`, `18)` and so on.
+
+    No word looks like one, as words hold no brackets. The first number follows from the sentence,
+    and `0)` from the last one: so each is met equally often.
+    """
+    first = zlib.crc32(sentence_of(words).encode())
+    return [NUMBERS[(first + place) % len(NUMBERS)] for place in range(len(words))]
 
 
 def sentence_of(words: Sequence[str]) -> str:

@@ -3,6 +3,7 @@ import pytest
 from training.data.corpus import load_corpus, read_row, stream_pairs
 from training.data.trees import links_of_tree, tree_files_of
 from training.settings.fields import DataArguments
+from vaswani_hf.parsing.words import numbers_of
 
 
 MRG = "( (S (NP-SBJ (PRP He) ) (VP (VBZ seems) (S (-NONE- *))) (. .) ))\n"
@@ -84,8 +85,7 @@ def test_corpora_are_of_trees_or_of_text(treebank):
     ],
 )
 def test_each_token_is_linked_to_the_word_that_comes_next(sequence, next_words):
-    has_words = "/" in sequence
-    links = links_of_tree(sequence.split(), has_words=has_words)
+    links = links_of_tree(sequence.split(), 2 if "/" in sequence else 1)
     assert links == [number for place, word in enumerate(next_words) for number in (word, place)]
 
 
@@ -95,5 +95,14 @@ def test_training_pairs_of_trees_have_links_where_that_is_asked_for(treebank):
     assert "word_links" not in corpus.splits["validation"].column_names
     assert corpus.splits["train"]["target"][0] == "(S (NP PRP )NP (VP VBZ )VP . )S"
     assert corpus.splits["train"]["word_links"][0][::2] == [0, 0, 0, 1, 1, 1, 2, 2]
+    numbered = DataArguments(**named, guided_alignment_of_trees=True, numbers_in_trees=True)
+    row = load_corpus(numbered).splits["train"][0]
+    first, second, third = numbers_of(["He", "seems", "."])
+    assert row["source"] == f"{first} He {second} seems {third} ."
+    assert row["target"] == (
+        f"(0S (1NP {first} He /PRP )1 (1VP {second} seems /VBZ )1 {third} . /. )0"
+    )
+    # To the words, which stand behind their numbers.
+    assert row["word_links"][::2] == [1] * 5 + [3] * 5 + [5] * 4
     plain = load_corpus(DataArguments(**named)).splits["train"]
     assert plain.column_names == ["source", "target"]

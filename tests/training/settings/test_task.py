@@ -23,6 +23,10 @@ def test_the_best_parser_is_the_one_of_the_best_f1(tmp_path):
         (["--task", "translation"], "train_trees is for task=parsing, got task=translation"),
         (["--streaming", "true"], "guided_alignment_of_trees does not go with streaming"),
         (
+            ["--words_in_trees", "true", "--numbers_in_trees", "true"],
+            "leave out words_in_trees",
+        ),
+        (
             [
                 *("--corpora", '{"name": "a", "train_trees": "a.mrg"}', "--max_steps", "2"),
                 *("--stages", '{"updates": 2, "weights": {"a": 1}}'),
