@@ -12,8 +12,8 @@ each word before its tag knows what the tag is of.
 
 With numbers it is `(0S (1NP 7) John /NNP )1 (1VP 8) sleeps /VBZ )1 9) . /. )0`, of the sentence
 `7) John 8) sleeps 9) .`. The number of a word says which one a leaf is: what is copied behind it
-need not be right. The digit of a bracket is its depth, and says what closes what; after 9 comes `a`.
-A model that reads where it stands need not count.
+need not be right. The digit of a bracket is its depth, and says what closes what; after 9 comes
+`a`. A model that reads where it stands need not count.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
