@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.parsing.random_trees import LABELS, TAGS, trees
-from vaswani_hf.parsing import Repairs, linearize, repair_tree, tree_of, tree_of_text
+from vaswani_hf.parsing import Repairs, Tree, linearize, repair_tree, tree_of, tree_of_text
+from vaswani_hf.parsing.linearization import only_numbers, with_numbers
+from vaswani_hf.parsing.words import numbers_of
 
 
 # Vinyals et al. 2015, figure 2.
@@ -18,6 +20,32 @@ def test_the_example_of_the_paper_becomes_its_sequence():
     tree = tree_of_text(DOG)
     assert linearize(tree) == DOG_TOKENS.split()
     assert tree_of(DOG_TOKENS.split(), "John has a dog .".split()) == tree
+
+
+def test_words_and_brackets_may_have_numbers():
+    tree, words = tree_of_text(DOG), "John has a dog .".split()
+    john, has, a, dog, stop = numbers_of(words)
+    expected = (
+        f"(0S (1NP {john} John /NNP )1 (1VP {has} has /VBZ (2NP {a} a /DT {dog} dog /NN )2 )1 "
+        f"{stop} . /. )0"
+    )
+    assert with_numbers(linearize(tree, has_words=True), words) == expected.split()
+
+
+@pytest.mark.parametrize("depth", [10, 36, 100])
+def test_brackets_of_any_depth_may_have_numbers(depth):
+    tree = Tree("NN", word="x")
+    for _ in range(depth):
+        tree = Tree("NP", (tree, Tree("NN", word="x")))
+    tokens = linearize(tree, has_words=True)
+    assert _read_numbered(with_numbers(tokens, tree.words()), tree.words()) == (tree, Repairs())
+
+
+def _read_numbered(tokens, words):
+    numbers = numbers_of(words)
+    how = {"tags": set(TAGS) | {"NN"}, "has_words": True, "has_depths": True}
+    found, repairs = repair_tree(only_numbers(tokens), numbers, **how)
+    return found.with_words(words), repairs
 
 
 def test_each_word_may_stand_before_its_tag():
@@ -91,6 +119,12 @@ def test_a_tree_needs_no_repair(has_words, tree):
     assert not repairs
 
 
+@given(tree=trees)
+def test_a_tree_with_numbers_needs_no_repair(tree):
+    tokens, words = linearize(tree, has_words=True), tree.words()
+    assert _read_numbered(with_numbers(tokens, words), words) == (tree, Repairs())
+
+
 TOKENS = [f"{side}{label}" for side in "()" for label in LABELS]
 TOKENS += [*TAGS, *(f"/{tag}" for tag in TAGS), "(", ")", "/", "word"]
 
@@ -99,15 +133,34 @@ TOKENS += [*TAGS, *(f"/{tag}" for tag in TAGS), "(", ")", "/", "word"]
 @given(tree=trees, data=st.data())
 def test_a_damaged_tree_becomes_one_over_exactly_its_words(has_words, tree, data):
     tokens, words = linearize(tree, has_words=has_words), tree.words()
-    for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(tokens)))
-        kind = data.draw(st.sampled_from(["put in", "take out", "replace"]))
-        new = [] if kind == "take out" else [data.draw(st.sampled_from(TOKENS))]
-        tokens[place : place + (kind != "put in")] = new
+    _damage(tokens, data, TOKENS)
     found, repairs = repair_tree(tokens, words, tags=set(TAGS), has_words=has_words)
     assert found.words() == words
     # What has been mended is a tree, and a sequence that needed no repair is that tree's.
     assert tree_of_text(str(found)) == found
     if not repairs:
         assert linearize(found, has_words=has_words) == tokens
+    assert all(count >= 0 for count in dataclasses.asdict(repairs).values())
+
+
+def _damage(tokens, data, others):
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(tokens)))
+        kind = data.draw(st.sampled_from(["put in", "take out", "replace"]))
+        new = [] if kind == "take out" else [data.draw(st.sampled_from(others))]
+        tokens[place : place + (kind != "put in")] = new
+
+
+NUMBERED = [*TOKENS, *(f"({digit}{label}" for digit in "019a" for label in LABELS)]
+NUMBERED += [*(f"){digit}" for digit in "019a"), "(0", "0)", "7)"]
+
+
+@given(tree=trees, data=st.data())
+def test_a_damaged_tree_with_numbers_becomes_one_over_exactly_its_words(tree, data):
+    words = tree.words()
+    tokens = with_numbers(linearize(tree, has_words=True), words)
+    _damage(tokens, data, NUMBERED)
+    found, repairs = _read_numbered(tokens, words)
+    assert found.words() == words
+    assert tree_of_text(str(found)) == found
     assert all(count >= 0 for count in dataclasses.asdict(repairs).values())
