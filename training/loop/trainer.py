@@ -109,10 +109,10 @@ class VaswaniTrainer(Seq2SeqTrainer):
         if target_tokenizer is not None:
             # The library would take the ids of the model's targets from the sources' tokenizer.
             self._two_tokenizers = arguments.pop("processing_class"), target_tokenizer
-        if args.r_drop is not None:
-            smoothing = model.config.label_smoothing
-            arguments["compute_loss_func"] = RDropLoss(args.r_drop, smoothing)
         super().__init__(**arguments)
+        self._r_drop = None
+        if args.r_drop is not None:
+            self._r_drop = RDropLoss(args.r_drop, model.config.label_smoothing)
         _seed_process(args)
         self.evaluator, self.on_evaluation = evaluator, on_evaluation
         self.on_checkpoint, self.settings = on_checkpoint, settings
@@ -332,7 +332,9 @@ class VaswaniTrainer(Seq2SeqTrainer):
     ) -> Any:
         """The model's loss, or R-Drop's, and that of the head that learns alignments."""
         links, aligning = inputs.pop(PIECE_LINKS, None), self.guided_alignment
-        if self.args.r_drop is not None:
+        is_twice = self._r_drop and self.state.global_step >= self.args.r_drop_after
+        self.compute_loss_func = self._r_drop if is_twice else None
+        if is_twice:
             if links is not None:
                 of_second_pass = links + links.new_tensor([len(inputs["labels"]), 0, 0])
                 links = torch.cat((links, of_second_pass))

@@ -458,6 +458,13 @@ class VaswaniTrainingArguments(Seq2SeqTrainingArguments):
             "the divergence of the passes goes into the loss; 5 in its paper's translations"
         },
     )
+    r_drop_after: int = field(
+        default=0,
+        metadata={
+            "help": "updates before R-Drop begins; until then each batch passes once, in half the "
+            "time"
+        },
+    )
     distillation_teacher: str | None = field(
         default=None,
         metadata={

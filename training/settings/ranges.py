@@ -69,6 +69,7 @@ RANGES: Mapping[str, Range] = {
     "max_extra_tokens": _NOT_NEGATIVE,
     "dry_run_updates": _NOT_NEGATIVE,
     "r_drop": _POSITIVE,
+    "r_drop_after": _NOT_NEGATIVE,
     "distillation_weight": (lambda value: 0 < value <= 1, "above 0 and at most 1"),
     "distillation_top_k": _COUNT,
     "guided_alignment_weight": _POSITIVE,

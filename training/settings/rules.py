@@ -42,6 +42,7 @@ def check_together(arguments: Arguments) -> None:
     check_redrawn(arguments)
     check_alignment(arguments)
     check_distillation(arguments)
+    check_r_drop(arguments)
     has_files = data.train_source or data.train_file or data.train_trees or data.corpora
     if has_files and not (
         data.dataset or data.validation_source or data.validation_file or data.validation_trees
@@ -145,10 +146,21 @@ def check_distillation(arguments: Arguments) -> None:
             f"distillation_teacher reads all training pairs beforehand, and {streamed_by} reads or "
             f"draws them during training; leave one of them out."
         )
-    if teacher and arguments.training.r_drop is not None:
+
+
+def check_r_drop(arguments: Arguments) -> None:
+    """Refuse a beginning of R-Drop without it, and a teacher beside it.
+
+    Raises:
+        ValueError: naming the setting.
+    """
+    alpha, begin = arguments.training.r_drop, arguments.training.r_drop_after
+    if alpha is None and begin:
+        raise ValueError(f"r_drop_after={begin} needs R-Drop, which is off; set r_drop.")
+    if alpha is not None and arguments.training.distillation_teacher:
         raise ValueError(
-            f"distillation_teacher does not go with r_drop={arguments.training.r_drop:g}, whose "
-            f"loss knows labels alone; leave one of them out."
+            f"distillation_teacher does not go with r_drop={alpha:g}, whose loss knows labels "
+            f"alone; leave one of them out."
         )
 
 

@@ -65,6 +65,25 @@ def test_a_batch_passes_twice_with_other_masks(tmp_path, tokenizer):
     assert not torch.equal(*outputs.logits.chunk(2))
 
 
+def test_it_begins_after_so_many_updates(tmp_path, tokenizer):
+    """Until then the run is one without it, and then one that resumes with it."""
+    options = {"seed": 3, "max_steps": 4, "logging_steps": 1, "save_strategy": "steps"}
+    plain = make_trainer(VaswaniTrainer, tmp_path / "a", tokenizer, PLAIN, save_steps=2, **options)
+    plain.train()
+    with_both = {**options, "save_steps": 4, "r_drop": 5.0, "r_drop_after": 2}
+    begun = make_trainer(VaswaniTrainer, tmp_path / "b", tokenizer, PLAIN, **with_both)
+    begun.train()
+    resumed = make_trainer(VaswaniTrainer, tmp_path / "a", tokenizer, PLAIN, **with_both)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "a" / "checkpoint-2"))
+    losses = [
+        [row["loss_nats_per_token"] for row in trainer.state.log_history if "grad_norm" in row]
+        for trainer in (plain, begun, resumed)
+    ]
+    assert losses[1][:2] == losses[0][:2]
+    assert losses[1][2] > losses[0][2]
+    assert losses[1] == losses[2]
+
+
 def without_dropout(model):
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -105,6 +124,8 @@ def test_it_trains(tmp_path, tokenizer):
     ("options", "told"),
     [
         (("--r_drop", "0"), "r_drop must be above 0"),
+        (("--r_drop", "5", "--r_drop_after", "-1"), "r_drop_after must be at least 0"),
+        (("--r_drop_after", "9"), "r_drop_after=9 needs R-Drop, which is off"),
         (("--r_drop", "5", "--distillation_teacher", "a"), "does not go with r_drop=5"),
     ],
 )
