@@ -5,7 +5,7 @@ Shapes: `B` sentences, `K` beams, `V` pieces, `P` pieces of trees.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -22,7 +22,6 @@ from .linearization import (
     leaves_of,
     only_numbers,
     repair_tree,
-    tree_of,
 )
 from .trees import Tree
 from .words import NUMBERS, numbered, numbers_of, sentence_of
@@ -110,13 +109,7 @@ class TreePieces:
             sequence: with a space between two tokens.
             words: of the sentence.
         """
-        tokens = [token for token in sequence.split(" ") if token]
-        leaves, tags = words, set(self.tags.values())
-        if self.has_numbers:
-            tokens, leaves = only_numbers(tokens), numbers_of(words)
-        how = {"has_words": self.has_words, "has_depths": self.has_numbers}
-        tree, repairs = repair_tree(tokens, leaves, tags, **how)
-        return tree.with_words(words), repairs
+        return self._read(sequence, words, set(self.tags.values()))
 
     def gold_tree_of(self, sequence: str, words: Sequence[str]) -> Tree:
         """The tree that the sequence of a training pair is of; arguments are those of `tree_of`.
@@ -124,11 +117,21 @@ class TreePieces:
         Raises:
             ValueError: if it is none.
         """
-        tokens, leaves = sequence.split(" "), words
+        tree, repairs = self._read(sequence, words, None)
+        if repairs:
+            raise ValueError(f"'{sequence}' is no tree over {len(words)} words: {repairs}.")
+        return tree
+
+    def _read(
+        self, sequence: str, words: Sequence[str], tags: Collection[str] | None
+    ) -> tuple[Tree, Repairs]:
+        tokens, leaves = [token for token in sequence.split(" ") if token], words
         if self.has_numbers:
             tokens, leaves = only_numbers(tokens), numbers_of(words)
-        how = {"has_words": self.has_words, "has_depths": self.has_numbers}
-        return tree_of(tokens, leaves, **how).with_words(words)
+        tree, repairs = repair_tree(
+            tokens, leaves, tags, has_words=self.has_words, has_depths=self.has_numbers
+        )
+        return tree.with_words(words), repairs
 
     def words(self, input_ids: Tensor) -> list[list[list[int]]]:
         """The pieces of each word, its number included, of each sentence of ids `(B, S)`."""

@@ -122,25 +122,18 @@ def is_bracket(token: str) -> bool:
     return len(token) > 1 and token[0] in "()"
 
 
-def tree_of(
-    tokens: Sequence[str],
-    words: Sequence[str],
-    *,
-    has_words: bool = False,
-    has_depths: bool = False,
-) -> Tree:
+def tree_of(tokens: Sequence[str], words: Sequence[str], *, has_words: bool = False) -> Tree:
     """The tree that a sequence describes.
 
     Args:
         tokens: as `linearize` gives them.
         words: of the sentence.
         has_words: as for `linearize`.
-        has_depths: whether the brackets have the digits of `with_numbers`.
 
     Raises:
         ValueError: if they are no tree over these words; `repair_tree` makes one.
     """
-    tree, repairs = repair_tree(tokens, words, has_words=has_words, has_depths=has_depths)
+    tree, repairs = repair_tree(tokens, words, has_words=has_words)
     if repairs:
         raise ValueError(f"'{' '.join(tokens)}' is no tree over {len(words)} words: {repairs}.")
     return tree
@@ -167,7 +160,7 @@ def repair_tree(
         tags: the tags that there are; `None` for any.
         has_words: as for `linearize`. A word of the sequence that is not the one of the sentence
             counts as changed.
-        has_depths: as for `tree_of`.
+        has_depths: whether the brackets have the digits of `with_numbers`.
 
     Returns:
         The tree, and what was mended.
