@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from training.outcome.evaluation import Evaluation, Translation
-from training.outcome.results import Results
+from training.outcome.results import Results, training_seconds
 from training.settings.reading import parse_arguments
 from vaswani_hf.evaluation import Score
 
 
 @pytest.fixture
 def results(tmp_path):
-    """Those of a run of 100 s, 20 of them evaluations, that saw 800 target tokens."""
+    """Those of a run resumed for 100 s, 20 of them evaluations, that saw 800 target tokens."""
     arguments = parse_arguments(["base", "--output_dir", str(tmp_path / "my run"), "--use_cpu"])
     (tmp_path / "my run").mkdir(exist_ok=True)
     trainer = SimpleNamespace(
@@ -26,6 +26,7 @@ def results(tmp_path):
         settings=None,
         target_tokens_seen=800,
         evaluation_seconds=20.0,
+        clock=SimpleNamespace(seconds=250.0),
     )
     corpus = SimpleNamespace(counts={})
     return Results(arguments, corpus, trainer, 100.0, None, "abc1234")
@@ -37,6 +38,13 @@ TRANSLATIONS = tuple(Translation(f"s{n}", f"t{n}", f"r{n}") for n in range(6))
 
 def test_the_speed_of_training_leaves_evaluations_out(results):
     assert results.figures["training"]["target_tokens_per_second"] == 10  # 800 / (100 - 20)
+    assert training_seconds(results.figures) == 250
+
+
+@pytest.mark.parametrize("elapsed", [{}, {"elapsed_seconds": 250.0}])
+def test_folders_of_earlier_code_have_the_seconds_since_the_last_resumption(elapsed):
+    found = training_seconds({"training": {"seconds": 100.0, **elapsed}})
+    assert found == (250 if elapsed else 100)
 
 
 def test_scores_are_written_with_units_and_signatures(results, tmp_path):
