@@ -30,6 +30,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,7 +215,7 @@ def rates_of_the_recipe() -> Rates:
 
 
 @dataclass(frozen=True)
-class Toolkit:
+class Toolkit(ABC):
     """A training of a toolkit.
 
     Attributes:
@@ -243,17 +244,17 @@ class Toolkit:
         """Of this training."""
         return self.runs / f"{self.name}-{self.schedule}"
 
+    @abstractmethod
     def prepare(self) -> None:
         """Write its data and configuration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def training(self) -> list[str]:
         """Module and arguments that train."""
-        raise NotImplementedError
 
+    @abstractmethod
     def translate(self, checkpoint: Path) -> list[str]:
         """The test set by the weights of a checkpoint and the toolkit's own beam search."""
-        raise NotImplementedError
 
     def settings(self) -> Any:
         """What it was told, for the report."""

@@ -167,8 +167,8 @@ class DataArguments:
     numbers_in_trees: bool = field(
         default=False,
         metadata={
-            "help": "parsing: number the words of a sentence, and write number and word before "
-            "each tag in the sequence of a tree, so that no word is lost"
+            "help": "parsing: number the words of a sentence; in the sequence of a tree, write "
+            "number and word before each tag, and brackets with their depth"
         },
     )
     guided_alignment_of_trees: bool = field(

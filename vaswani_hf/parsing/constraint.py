@@ -15,14 +15,7 @@ from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedTokenizerBase
 
 from ..tokenization_vaswani import BYTES, SPECIAL_TOKENS, WORD_START
-from .linearization import (
-    DEPTHS,
-    TAG_MARK,
-    Repairs,
-    leaves_of,
-    only_numbers,
-    repair_tree,
-)
+from .linearization import DEPTHS, TAG_MARK, Repairs, leaves_of, only_numbers, repair_tree
 from .trees import Tree
 from .words import NUMBERS, numbered, numbers_of, sentence_of
 
@@ -167,12 +160,12 @@ def tree_words(
         for token, word in pairs:
             if word is not None:
                 tags.add(TAG_MARK + token)
-            elif token[0] == "(" and has_numbers:
-                labels.add(token[2:])
-            elif token[0] in "()" and not has_numbers:
-                labels.add(token[1:])
-            elif token[0] != ")":
+            elif token[0] not in "()":
                 tags.add(token)
+            elif not has_numbers:
+                labels.add(token[1:])
+            elif token[0] == "(":
+                labels.add(token[2:])
     opening = sorted(labels)
     if has_numbers:
         opening = [f"{digit}{label}" for digit in DEPTHS for label in opening]

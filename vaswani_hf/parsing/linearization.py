@@ -160,7 +160,8 @@ def repair_tree(
         tags: the tags that there are; `None` for any.
         has_words: as for `linearize`. A word of the sequence that is not the one of the sentence
             counts as changed.
-        has_depths: whether the brackets have the digits of `with_numbers`.
+        has_depths: whether the brackets have the digits of `with_numbers`. That of a bracket which
+            opens is not compared with its depth, only with the one that closes it.
 
     Returns:
         The tree, and what was mended.
