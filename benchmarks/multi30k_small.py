@@ -4,8 +4,9 @@
 Train recipe `multi30k_small`, or another by `--recipe multi30k_best`, on the raw files of Multi30k
 in the folder DATA (`train.en.gz`, `train.de.gz`, `val.*`, `test_2016.*`), and score `test_2016`
 after each quarter of its minutes, or each hour of three by `--minutes 180 --marks 3`: the mean of
-the last checkpoints until then, beam 4. `--target fr` is English to French. The same command goes
-on where it was stopped; a finished training is scored without a new one.
+the last checkpoints until then, beam 4. `--target fr` is English to French, and `--processes 2`
+trains by as many. The same command goes on where it was stopped; a finished training is scored
+without a new one.
 
 Scored are translations as they are, lower-cased, and lower-cased and tokenised by Moses' rules,
 which gives the very references of published figures such as 41.02 (Wu et al. 2021).
@@ -31,6 +32,7 @@ from vaswani_hf.text.lines import read_lines
 
 
 ROOT = Path(__file__).resolve().parent.parent
+LAUNCH = "training/configs/cpu_2.yaml"
 SPLITS = {"train": "train", "validation": "val", "test": "test_2016"}
 SECONDS_TO_WRITE = 30  # the last checkpoint is of the first update after the last minute
 
@@ -43,6 +45,7 @@ def main(argv: list[str]) -> None:
     parser.add_argument("--recipe", default="multi30k_small")
     parser.add_argument("--target", choices=("de", "fr"), default="de", help="English to what")
     parser.add_argument("--marks", type=int, default=4, help="how often it is scored")
+    parser.add_argument("--processes", type=int, default=1, help="that train, by accelerate")
     parser.add_argument("--output_dir", type=Path, help="runs/RECIPE, unless given")
     parser.add_argument("--results", type=Path, help="folder of the report")
     options, fields = parser.parse_known_args(argv)
@@ -58,8 +61,13 @@ def main(argv: list[str]) -> None:
         fixed = ["--output_dir", str(output), "--max_minutes", str(options.minutes)]
         fixed += ["--save_total_limit", "1000", "--resume_from_checkpoint", "auto"]
         fixed += ["--target_language", options.target]
-        command = ["training/run.py", options.recipe, *files, *fixed, *fields]
-        subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
+        command = [sys.executable]
+        if options.processes > 1:
+            command += ["-m", "accelerate.commands.launch", "--config_file", LAUNCH]
+            command += ["--num_processes", str(options.processes)]
+            fixed += ["--use_cpu", "true"]
+        command += ["training/run.py", options.recipe, *files, *fixed, *fields]
+        subprocess.run(command, cwd=ROOT, check=True)
     results = json.loads((output / "results.json").read_text(encoding="utf-8"))
     results["chosen"] = {
         name: Path(value).name if isinstance(value, str) and "/" in value else value

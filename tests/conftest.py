@@ -151,6 +151,12 @@ def unlearned_parser_with_numbers() -> tuple[PreTrainedModel, PreTrainedTokenize
     return _unlearned_parser(has_words=True, has_numbers=True)
 
 
+@pytest.fixture(scope="session")
+def unlearned_parser_with_numbers_alone() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """As `unlearned_parser`, for trees in which numbers stand for words."""
+    return _unlearned_parser(has_words=False, has_numbers=True)
+
+
 def _unlearned_parser(
     *, has_words: bool, has_numbers: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -164,7 +170,7 @@ def _unlearned_parser(
     sequences = [linearize(tree, has_words=has_words) for tree in trees]
     if has_numbers:
         sequences = [
-            with_numbers(tokens, tree.words())
+            with_numbers(tokens, tree.words(), has_words=has_words)
             for tokens, tree in zip(sequences, trees, strict=True)
         ]
     tokenizer = train_tokenizer(

@@ -27,8 +27,13 @@ def allowed_after(tokenizer, pieces, prefix, num_words, max_tokens=None):
     """The tokens that may follow a sequence, as texts."""
     limits = None if max_tokens is None else [max_tokens]
     constraint = TreeConstraint(pieces, [num_words], limits)
+    return allowed_by(constraint, tokenizer, prefix)
+
+
+def allowed_by(constraint, tokenizer, prefix):
     body = prefix.removesuffix(" </s>")
-    ids = [START, *(ids_of(tokenizer, body) if body else []), *[pieces.end] * (body != prefix)]
+    end = [tokenizer.eos_token_id] * (body != prefix)
+    ids = [START, *(ids_of(tokenizer, body) if body else []), *end]
     for length in range(1, len(ids) + 1):  # as a search calls it
         scores = constraint(torch.tensor([ids[:length]]), torch.zeros(1, len(tokenizer)))
     return {tokenizer.decode(int(token)) for token in (scores[0] > -math.inf).nonzero()}
@@ -145,11 +150,49 @@ def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, 
     assert set(pieces.tags.values()) == TAGS
     assert pieces.num_words(torch.tensor([source])) == [2]
     constraint = TreeConstraint.of(pieces, torch.tensor([source]))
-    ids = [START, *(ids_of(tokenizer, prefix.format(*numbers)) if prefix else [])]
-    for length in range(1, len(ids) + 1):
-        scores = constraint(torch.tensor([ids[:length]]), torch.zeros(1, len(tokenizer)))
-    found = {tokenizer.decode(int(token)) for token in (scores[0] > -math.inf).nonzero()}
+    found = allowed_by(constraint, tokenizer, prefix.format(*numbers))
     assert found == ({token.format(*numbers) for token in expected} or END)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        ("(0S", at_depth(1) | {"{0}"}),
+        ("(0S {0}", TAGS),
+        ("(0S {0} DT", at_depth(1) | {"{1}"}),
+        ("(0S {0} DT {1} NN", {")0"}),
+        ("(0S {0} DT {0}", set()),
+        ("(0S {0} DT {1} NN )0", set()),
+    ],
+)
+def test_numbers_may_stand_for_words(unlearned_parser_with_numbers_alone, prefix, expected):
+    tokenizer, words = unlearned_parser_with_numbers_alone[1], ["the", "low-priced"]
+    pieces, numbers = TreePieces.of(tokenizer), numbers_of(words)
+    assert set(pieces.tags.values()) == TAGS and not pieces.has_words
+    source = torch.tensor([tokenizer(pieces.sentence_of(words))["input_ids"]])
+    assert [len(word) for word in pieces.words(source)[0]] == [1, 1]
+    found = allowed_by(TreeConstraint.of(pieces, source), tokenizer, prefix.format(*numbers))
+    assert found == ({token.format(*numbers) for token in expected} or END)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "repairs"),
+    [
+        ("(0S {0} DT {1} NN )0", {}),
+        ("(0S {0} {1} NN )0", {"changed_words": 1}),
+        ("(0S {0} DT {0} NN )0", {"changed_words": 1}),
+        ("(0S {0} DT )0", {"missing_words": 1}),
+        ("(0S {0} DT NN )0", {"changed_words": 1}),
+        ("(0S {0} DT {1} NN {1} NN )0", {"extra_words": 1}),
+    ],
+)
+def test_numbers_alone_say_which_word_a_leaf_is(
+    unlearned_parser_with_numbers_alone, sequence, repairs
+):
+    pieces, words = TreePieces.of(unlearned_parser_with_numbers_alone[1]), ["a", "/"]
+    found, mended = pieces.tree_of(sequence.format(*numbers_of(words)), words)
+    assert mended == Repairs(**repairs)
+    assert found.words() == words
 
 
 @pytest.mark.parametrize(
@@ -173,11 +216,13 @@ def test_the_numbers_say_which_word_a_leaf_is(unlearned_parser_with_numbers, seq
         assert str(found) == "(S (DT a) (NN /))"
 
 
-def test_a_training_pair_is_of_the_tree_that_it_was_made_of(unlearned_parser_with_numbers):
-    pieces = TreePieces.of(unlearned_parser_with_numbers[1])
+@pytest.mark.parametrize("parser", ["with_numbers", "with_numbers_alone"])
+def test_a_training_pair_is_of_the_tree_that_it_was_made_of(request, parser):
+    pieces = TreePieces.of(request.getfixturevalue(f"unlearned_parser_{parser}")[1])
     tree = tree_of_text("(S (NP (DT /) (NN /NN)) (VP (VBZ 7)))")
     words = tree.words()
-    sequence = " ".join(with_numbers(linearize(tree, has_words=True), words))
+    tokens = linearize(tree, has_words=pieces.has_words)
+    sequence = " ".join(with_numbers(tokens, words, has_words=pieces.has_words))
     assert pieces.gold_tree_of(sequence, words) == tree
     assert pieces.words_of(pieces.sentence_of(words)) == words
     with pytest.raises(ValueError, match="is no tree over 2 words"):
@@ -196,6 +241,8 @@ WORDS = [words.split() for words in ("the cat sees dog", "John", "it is low-pric
         ("unlearned_parser_with_words", 9),  # six words have six tags, and a bracket around them
         ("unlearned_parser_with_words", 40),
         ("unlearned_parser_with_numbers", 40),
+        ("unlearned_parser_with_numbers_alone", 9),
+        ("unlearned_parser_with_numbers_alone", 40),
     ],
 )
 @pytest.mark.parametrize("length_penalty_type", ["wu", "power"])
@@ -221,7 +268,9 @@ def test_whatever_the_model_says_every_output_is_a_tree(
         tree, repairs = pieces.tree_of(text, words)
         assert not repairs
         tokens = linearize(tree, has_words=pieces.has_words)
-        assert (with_numbers(tokens, words) if pieces.has_numbers else tokens) == text.split()
+        if pieces.has_numbers:
+            tokens = with_numbers(tokens, words, has_words=pieces.has_words)
+        assert tokens == text.split()
 
 
 def test_a_constraint_is_used_again_from_the_start(unlearned_parser, pieces):

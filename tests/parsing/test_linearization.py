@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.parsing.random_trees import LABELS, TAGS, trees
 from vaswani_hf.parsing import Repairs, Tree, linearize, repair_tree, tree_of, tree_of_text
-from vaswani_hf.parsing.linearization import only_numbers, with_numbers
+from vaswani_hf.parsing.linearization import only_numbers, with_marks, with_numbers
 from vaswani_hf.parsing.words import numbers_of
 
 
@@ -30,6 +30,8 @@ def test_words_and_brackets_may_have_numbers():
         f"{stop} . /. )0"
     )
     assert with_numbers(linearize(tree, has_words=True), words) == expected.split()
+    alone = f"(0S (1NP {john} NNP )1 (1VP {has} VBZ (2NP {a} DT {dog} NN )2 )1 {stop} . )0"
+    assert with_numbers(linearize(tree), words, has_words=False) == alone.split()
 
 
 @pytest.mark.parametrize("depth", [10, 36, 100])
@@ -41,10 +43,10 @@ def test_brackets_of_any_depth_may_have_numbers(depth):
     assert _read_numbered(with_numbers(tokens, tree.words()), tree.words()) == (tree, Repairs())
 
 
-def _read_numbered(tokens, words):
-    numbers = numbers_of(words)
+def _read_numbered(tokens, words, has_words=True):
+    numbers, leaves = numbers_of(words), only_numbers if has_words else with_marks
     how = {"tags": set(TAGS) | {"NN"}, "has_words": True, "has_depths": True}
-    found, repairs = repair_tree(only_numbers(tokens), numbers, **how)
+    found, repairs = repair_tree(leaves(tokens), numbers, **how)
     return found.with_words(words), repairs
 
 
@@ -119,10 +121,12 @@ def test_a_tree_needs_no_repair(has_words, tree):
     assert not repairs
 
 
+@pytest.mark.parametrize("has_words", [False, True])
 @given(tree=trees)
-def test_a_tree_with_numbers_needs_no_repair(tree):
-    tokens, words = linearize(tree, has_words=True), tree.words()
-    assert _read_numbered(with_numbers(tokens, words), words) == (tree, Repairs())
+def test_a_tree_with_numbers_needs_no_repair(has_words, tree):
+    tokens, words = linearize(tree, has_words=has_words), tree.words()
+    tokens = with_numbers(tokens, words, has_words=has_words)
+    assert _read_numbered(tokens, words, has_words) == (tree, Repairs())
 
 
 TOKENS = [f"{side}{label}" for side in "()" for label in LABELS]
@@ -155,12 +159,13 @@ NUMBERED = [*TOKENS, *(f"({digit}{label}" for digit in "019a" for label in LABEL
 NUMBERED += [*(f"){digit}" for digit in "019a"), "(0", "0)", "7)"]
 
 
+@pytest.mark.parametrize("has_words", [False, True])
 @given(tree=trees, data=st.data())
-def test_a_damaged_tree_with_numbers_becomes_one_over_exactly_its_words(tree, data):
+def test_a_damaged_tree_with_numbers_becomes_one_over_exactly_its_words(has_words, tree, data):
     words = tree.words()
-    tokens = with_numbers(linearize(tree, has_words=True), words)
+    tokens = with_numbers(linearize(tree, has_words=has_words), words, has_words=has_words)
     _damage(tokens, data, NUMBERED)
-    found, repairs = _read_numbered(tokens, words)
+    found, repairs = _read_numbered(tokens, words, has_words)
     assert found.words() == words
     assert tree_of_text(str(found)) == found
     assert all(count >= 0 for count in dataclasses.asdict(repairs).values())

@@ -159,9 +159,8 @@ def _read_split(arguments: DataArguments, split: str, seed: int) -> Dataset | No
         return pairs_of_trees(
             trees,
             split,
-            has_words=arguments.words_in_trees,
-            has_numbers=arguments.numbers_in_trees,
             has_links=has_links,
+            **arguments.form_of_trees,
         )
     files = files_of(arguments, split)
     if files is not None:
@@ -197,9 +196,8 @@ def stream_pairs(arguments: DataArguments) -> IterableDataset:
         return pairs_of_trees(
             trees,
             "train",
-            has_words=arguments.words_in_trees,
-            has_numbers=arguments.numbers_in_trees,
             streaming=True,
+            **arguments.form_of_trees,
         )
     files = files_of(arguments, "train")
     if files is not None:

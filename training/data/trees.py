@@ -19,6 +19,7 @@ from .links import WORD_LINKS
 
 
 _SECTIONS = re.compile(r"(\d\d)(?:-(\d\d))?")
+_VERSION = 2  # of what `_rows` gives; another number has all trees read again
 _SUFFIXES = ("*.mrg", "*.mrg.gz")  # in a folder; others, such as READMEs, are no trees
 
 
@@ -83,7 +84,7 @@ def pairs_of_trees(
         files: of trees.
         split: for messages.
         has_words: whether the words stand in the targets.
-        has_numbers: whether they stand there with numbers, as in the sources.
+        has_numbers: whether their numbers do, and stand in the sources too.
         has_links: whether pairs have the links of `links_of_tree`.
         streaming: whether they are read as they are asked for.
 
@@ -92,7 +93,7 @@ def pairs_of_trees(
             When streaming, once the line is reached.
     """
     how: dict[str, Any] = {
-        **{"files": files, "state": state_of(files)},
+        **{"files": files, "state": (_VERSION, *state_of(files))},
         **{"has_words": has_words, "has_numbers": has_numbers, "has_links": has_links},
     }
     if next(_rows(**how), None) is None:
@@ -133,12 +134,12 @@ def _rows(
             if clean is not None:
                 words = clean.words()
                 source = numbered(words) if has_numbers else sentence_of(words)
-                tokens = linearize(clean, has_words=has_words or has_numbers)
+                tokens = linearize(clean, has_words=has_words)
                 if has_numbers:
-                    tokens = with_numbers(tokens, words)
+                    tokens = with_numbers(tokens, words, has_words=has_words)
                 row: dict[str, Any] = {"source": source, "target": " ".join(tokens)}
                 if has_links:
-                    links = links_of_tree(tokens, 1 + has_words + 2 * has_numbers)
+                    links = links_of_tree(tokens, 1 + has_words + has_numbers)
                     if has_numbers:  # which are words of the source too
                         links[::2] = [2 * word + 1 for word in links[::2]]
                     row[WORD_LINKS] = links

@@ -209,11 +209,7 @@ def build_tokenizers(arguments: Arguments, corpus: Corpus, checkpoint: str | Non
         whole_words: list[str] = []
         if is_parsing:
             sequences = (text.split(" ") for text in corpus.sentences(("target",)))
-            whole_words = tree_words(
-                sequences,
-                has_words=arguments.data.words_in_trees,
-                has_numbers=arguments.data.numbers_in_trees,
-            )
+            whole_words = tree_words(sequences, **arguments.data.form_of_trees)
         # Python handles signals in the main thread only, and not while that merges pieces, which
         # takes minutes.
         with ThreadPoolExecutor(1) as learner:

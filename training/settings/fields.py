@@ -171,6 +171,13 @@ class DataArguments:
             "number and word before each tag, and brackets with their depth"
         },
     )
+    words_behind_numbers: bool = field(
+        default=True,
+        metadata={
+            "help": "parsing: with numbers_in_trees, write each word behind its number; without, "
+            "numbers stand for words, and nothing is copied"
+        },
+    )
     guided_alignment_of_trees: bool = field(
         default=False,
         metadata={
@@ -300,6 +307,13 @@ class DataArguments:
         """Codes of the languages that the model translates from and into."""
         languages = self.source_language, self.target_language
         return languages[::-1] if self.swap_sides else languages
+
+    @property
+    def form_of_trees(self) -> dict[str, bool]:
+        """What stands before each tag in the sequence of a tree: its word, its number, or both."""
+        has_numbers = self.numbers_in_trees
+        has_words = self.words_behind_numbers if has_numbers else self.words_in_trees
+        return {"has_words": has_words, "has_numbers": has_numbers}
 
     @property
     def aligned_by(self) -> str | None:

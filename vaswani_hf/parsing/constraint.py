@@ -15,7 +15,15 @@ from torch import Tensor
 from transformers import LogitsProcessor, PreTrainedTokenizerBase
 
 from ..tokenization_vaswani import BYTES, SPECIAL_TOKENS, WORD_START
-from .linearization import DEPTHS, TAG_MARK, Repairs, leaves_of, only_numbers, repair_tree
+from .linearization import (
+    DEPTHS,
+    TAG_MARK,
+    Repairs,
+    leaves_of,
+    only_numbers,
+    repair_tree,
+    with_marks,
+)
 from .trees import Tree
 from .words import NUMBERS, numbered, numbers_of, sentence_of
 
@@ -42,6 +50,11 @@ class TreePieces:
     word_starts: Tensor
     has_words: bool = False
     has_numbers: bool = False
+
+    @property
+    def has_leaves(self) -> bool:
+        """Whether something stands before each tag: the word, its number, or both."""
+        return self.has_words or self.has_numbers
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> "TreePieces":
@@ -120,21 +133,23 @@ class TreePieces:
     ) -> tuple[Tree, Repairs]:
         tokens, leaves = [token for token in sequence.split(" ") if token], words
         if self.has_numbers:
-            tokens, leaves = only_numbers(tokens), numbers_of(words)
+            tokens = only_numbers(tokens) if self.has_words else with_marks(tokens)
+            leaves = numbers_of(words)
         tree, repairs = repair_tree(
-            tokens, leaves, tags, has_words=self.has_words, has_depths=self.has_numbers
+            tokens, leaves, tags, has_words=self.has_leaves, has_depths=self.has_numbers
         )
         return tree.with_words(words), repairs
 
     def words(self, input_ids: Tensor) -> list[list[list[int]]]:
-        """The pieces of each word, its number included, of each sentence of ids `(B, S)`."""
+        """What stands before the tags of each sentence of ids `(B, S)`, as pieces."""
         starts = self.word_starts.to(input_ids.device)[input_ids].tolist()
         sentences = []
         for row, is_start in zip(input_ids.tolist(), starts, strict=True):
             places = [place for place, starts_word in enumerate(is_start) if starts_word]
             end = row.index(self.end) if self.end in row else len(row)
             bounds = zip(places, [*places[1:], end], strict=True)
-            sentences.append([row[begin:stop] for begin, stop in bounds])
+            words = [row[begin:stop] for begin, stop in bounds]
+            sentences.append(words if self.has_words else [word[:1] for word in words])
         return sentences
 
 
@@ -153,10 +168,8 @@ def tree_words(
     tags, labels = set(), set()
     for tokens in trees:
         if has_numbers:
-            tokens = only_numbers(tokens)
-        pairs = (
-            leaves_of(tokens) if has_words or has_numbers else ((token, None) for token in tokens)
-        )
+            tokens = only_numbers(tokens) if has_words else [t for t in tokens if t not in NUMBERS]
+        pairs = leaves_of(tokens) if has_words else ((token, None) for token in tokens)
         for token, word in pairs:
             if word is not None:
                 tags.add(TAG_MARK + token)
@@ -217,10 +230,11 @@ class TreeConstraint(LogitsProcessor):
         words: Sequence[Sequence[Sequence[int]]] | None = None,
     ) -> None:
         self.pieces, self.num_words = pieces, list(num_words)
-        if pieces.has_words != (words is not None):
+        if pieces.has_leaves != (words is not None):
             raise ValueError(
-                "The words stand in the trees of this vocabulary; use TreeConstraint.of."
-                if pieces.has_words
+                "Words or their numbers stand in the trees of this vocabulary; use "
+                "TreeConstraint.of."
+                if pieces.has_leaves
                 else "The trees of this vocabulary are without words; leave out words."
             )
         self.words = words or [[[]] * count for count in self.num_words]
@@ -264,7 +278,7 @@ class TreeConstraint(LogitsProcessor):
         Raises:
             ValueError: as for `TreeConstraint`.
         """
-        words = pieces.words(input_ids) if pieces.has_words else None
+        words = pieces.words(input_ids) if pieces.has_leaves else None
         return cls(pieces, pieces.num_words(input_ids), max_tokens, words)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:

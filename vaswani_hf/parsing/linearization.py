@@ -14,6 +14,9 @@ With numbers it is `(0S (1NP 7) John /NNP )1 (1VP 8) sleeps /VBZ )1 9) . /. )0`,
 `7) John 8) sleeps 9) .`. The number of a word says which one a leaf is: what is copied behind it
 need not be right. The digit of a bracket is its depth, and says what closes what; after 9 comes
 `a`. A model that reads where it stands need not count.
+
+With numbers alone it is `(0S (1NP 7) NNP )1 (1VP 8) VBZ )1 9) . )0`: nothing is copied at all, and
+the sequence is shorter by its words.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -91,8 +94,16 @@ def leaves_of(tokens: Iterable[str]) -> Iterator[tuple[str, str | None]]:
         yield "", word
 
 
-def with_numbers(tokens: Iterable[str], words: Sequence[str]) -> list[str]:
-    """A sequence with words, and before each of them its number; the depths of its brackets."""
+def with_numbers(
+    tokens: Iterable[str], words: Sequence[str], *, has_words: bool = True
+) -> list[str]:
+    """A sequence, with the number of each word before it or its tag, and the depths of brackets.
+
+    Args:
+        tokens: as `linearize` gives them.
+        words: of the sentence.
+        has_words: as for `linearize`.
+    """
     numbers, numbered, is_word, depth = iter(numbers_of(words)), [], False, 0
     for token in tokens:
         if is_bracket(token):
@@ -102,7 +113,7 @@ def with_numbers(tokens: Iterable[str], words: Sequence[str]) -> list[str]:
             numbered.append(f"({digit}{token[1:]}" if is_opening else f"){digit}")
             depth += is_opening
         else:
-            is_word = not is_word
+            is_word = not (has_words and is_word)
             numbered += [next(numbers), token] if is_word else [token]
     return numbered
 
@@ -115,6 +126,13 @@ def only_numbers(tokens: Iterable[str]) -> list[str]:
             kept.append(token)
         is_word = token in NUMBERS and not is_word
     return kept
+
+
+def with_marks(tokens: Iterable[str]) -> list[str]:
+    """A sequence with numbers alone, and a slash before each tag, as if they were its words."""
+    return [
+        token if is_bracket(token) or token in NUMBERS else TAG_MARK + token for token in tokens
+    ]
 
 
 def is_bracket(token: str) -> bool:

@@ -37,7 +37,7 @@ class Segmentation:
         """The characters of each word."""
         return word_spans(self.text)
 
-    @property
+    @cached_property
     def words(self) -> list[str]:
         """The words; the same as `text.split()`."""
         return [self.text[start:end] for start, end in self.word_spans]
