@@ -25,7 +25,17 @@ def test_placeholders_are_hidden_from_the_model(placeholder):
 
 
 @pytest.mark.parametrize(
-    "text", ["50% sure", "5%discount", "a { b", "a } b", "a @ b", "3 < 4 > 2", "it's {not one}"]
+    "text",
+    [
+        "50% sure",
+        "5%discount",
+        "the %age of",
+        "a { b",
+        "a } b",
+        "a @ b",
+        "3 < 4 > 2",
+        "it's {not one}",
+    ],
 )
 def test_other_text_is_text(text):
     assert [(one.text, one.marks) for one in read_placeholders(text).marked] == [(text, [])]
@@ -39,6 +49,7 @@ def test_other_text_is_text(text):
         ("File '%s' (%d) not 'found {n}'", ["'%s' (%d)", "{n}"]),
         ("'{a}'{b}' c", ["'{a}'{b}"]),
         ("100%% of %s%s", ["%%", "%s%s"]),
+        ("%dpx, %x, %5.1e", ["%d", "%x, %5.1e"]),
         ("{a}. See ({b}: {c}/{d}) now", ["{a}", "({b}: {c}/{d})"]),
     ],
 )

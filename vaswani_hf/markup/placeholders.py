@@ -24,7 +24,8 @@ _PLACEHOLDER = re.compile(
     | \{{[\w.\-\[\]]*(?:![rsa])?(?::[^{{}}\n]*)?\}} # {{name}}, {{0}}, {{price:.2f}}
     | \{{\{{ | \}}\}} | %%                          # what stands for a brace or a percent sign
     | %(?:\(\w+\)|\d+\$){_NUMBER}[a-zA-Z@]          # %(name)s, %1$d
-    | (?<!\d)%{_NUMBER}[diouxXeEfFgGaAcCsSpn@]      # %s, %.2f, but not the 5%a
+    # %s, %.2f and the %d of %dpx, but not what begins 5%a and %age.
+    | (?<!\d)%{_NUMBER}(?:[difsu@]|[aAcCeEFgGnopSxX](?![a-zA-Z]))
     | (?:https?|ftps?|file)://{_URL}
     | (?<!\w)(?:www\.|mailto:){_URL}
     | (?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+      # an e-mail address
