@@ -82,6 +82,7 @@ def override(chosen: dict[str, Any], later: dict[str, Any], notes: list[str]) ->
 
     Epochs leave out the recipe's number of updates; a dataset leaves out the recipe's files, and
     training files its dataset, or training pairs of the one would meet test pairs of the other.
+    Updates between checkpoints or evaluations leave out a strategy that does not count them.
 
     Args:
         chosen: the settings, which are changed.
@@ -100,6 +101,11 @@ def override(chosen: dict[str, Any], later: dict[str, Any], notes: list[str]) ->
             chosen[name] = None
             by = "dataset" if name in FILES else "the training files"
             notes.append(f"{name}={written(value)} of the recipe gives way to {by}.")
+    for steps, strategy in (("save_steps", "save_strategy"), ("eval_steps", "eval_strategy")):
+        value = chosen.get(strategy)
+        if later.get(steps) is not None and strategy not in later and value in ("no", "epoch", False):
+            chosen[strategy] = "steps"
+            notes.append(f"{strategy}={written(value)} of the recipe gives way to {steps}.")
     chosen.update(later)
 
 

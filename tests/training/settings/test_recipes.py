@@ -80,6 +80,26 @@ def test_a_dataset_takes_the_place_of_the_recipes_files():
     assert any(note.startswith("test_source=iwslt14") for note in arguments.notes)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "option", "strategy"),
+    [
+        ("base", "save_steps", "save_strategy=no"),
+        ("multi30k", "save_steps", "save_strategy=epoch"),
+        ("multi30k", "eval_steps", "eval_strategy=epoch"),
+    ],
+)
+def test_updates_between_checkpoints_take_the_place_of_the_recipes_strategy(
+    tmp_path, recipe, option, strategy
+):
+    command = [recipe, f"--{option}", "50", "--output_dir", str(tmp_path)]
+    arguments = parse_arguments(command)
+    name = strategy.partition("=")[0]
+    assert getattr(arguments.training, name) == "steps"
+    assert f"{strategy} of the recipe gives way to {option}." in arguments.notes
+    both = parse_arguments([*command, f"--{name}", "epoch"])
+    assert getattr(both.training, name) == "epoch"
+
+
 # What is in them
 
 
