@@ -1,5 +1,6 @@
 import argparse
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,21 @@ def test_a_run_is_told_apart_by_all_of_its_models(folders):
 
     several = [(first,), (second,), (first, second), (second, first), (first, first)]
     assert len({digest(*models) for models in several}) == 5
+
+
+def test_what_a_run_writes_is_no_part_of_its_model(folders, tmp_path):
+    model = shutil.copytree(folders[0], tmp_path / "model")
+    output = model / "found.json"
+
+    def digest():
+        return describe_run(argparse.Namespace(), [model], output)["model_sha256"]
+
+    before = digest()
+    for name in (output.name, "found.txt", "results.json", "log_history.json"):
+        (model / name).write_text("{}")
+    assert digest() == before
+    (model / "vocab.txt").write_text("a")
+    assert digest() != before
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vaswani_hf.markup.html import read_html
+from vaswani_hf.markup.html import _TOKEN, read_html
 from vaswani_hf.markup.units import align_by_place
 
 
@@ -71,10 +71,25 @@ def test_what_is_not_translated_stays_byte_for_byte():
         "a <code> b",
         "<td>a<td>b</table></div>",
         "a < b > c <3 d",
+        'a <b =">" <i <u c',
     ],
 )
 def test_broken_html_loses_nothing(broken):
     assert html.unescape(itself(broken)).split() == html.unescape(broken).split()
+
+
+def test_a_tag_whose_quotes_do_not_end_is_looked_for_once(monkeypatch):
+    tried = []
+
+    class Counted:
+        def match(self, text, start):
+            tried.append(start)
+            return _TOKEN.match(text, start)
+
+    monkeypatch.setattr("vaswani_hf.markup.html._TOKEN", Counted())
+    source = "word " + "<a " * 50 + '=">"'
+    assert [marked.text for marked in read_html(source).marked] == ["word"]
+    assert tried == [5]  # else a request of 100 kB would take minutes
 
 
 PARTS = st.sampled_from(

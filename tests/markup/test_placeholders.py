@@ -59,6 +59,12 @@ def test_a_placeholder_ends_where_it_should(text, found):
     assert "".join(token.raw for token in tokens) == text
 
 
+def test_a_byte_order_mark_stays_in_front():
+    document = read_placeholders("\ufeffSee {n} now")
+    assert [marked.text for marked in document.marked] == ["See now"]
+    assert document.pieces[0] == "\ufeff"
+
+
 def test_a_line_without_words_stays_as_it_is():
     assert read_placeholders("  {count} %s – {x}\r\n").pieces == ["  {count} %s – {x}\r\n"]
 

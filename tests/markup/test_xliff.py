@@ -84,6 +84,24 @@ def test_units_of_version_1_get_their_targets_and_the_rest_stays_byte_for_byte()
     assert upper(VERSION_1) == expected
 
 
+@pytest.mark.parametrize(
+    ("unit", "target", "is_kept"),
+    [
+        ("", "", False),
+        ("", ' state="translated"', True),
+        ("", ' state="needs-translation"', False),
+        (' approved="yes"', "", True),
+        (' approved="no"', "", False),
+    ],
+)
+def test_a_target_like_its_source_is_kept_where_somebody_has_approved_it(unit, target, is_kept):
+    source = (
+        f'<xliff version="1.2"><file><body><trans-unit id="1"{unit}><source>Email</source>'
+        f"<target{target}>Email</target></trans-unit></body></file></xliff>"
+    )
+    assert (upper(source) == source) == is_kept
+
+
 def test_segments_of_version_2_get_their_targets():
     assert texts(VERSION_2) == ["A red car", "Call now"]
     targets = re.findall("<target>.*?</target>", upper(VERSION_2), re.DOTALL)

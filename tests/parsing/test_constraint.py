@@ -167,7 +167,7 @@ def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, 
 )
 def test_numbers_may_stand_for_words(unlearned_parser_with_numbers_alone, prefix, expected):
     tokenizer, words = unlearned_parser_with_numbers_alone[1], ["the", "low-priced"]
-    pieces, numbers = TreePieces.of(tokenizer), numbers_of(words)
+    pieces, numbers = TreePieces.of(tokenizer), ["2)", "1)"]
     assert set(pieces.tags.values()) == TAGS and not pieces.has_words
     source = torch.tensor([tokenizer(pieces.sentence_of(words))["input_ids"]])
     assert [len(word) for word in pieces.words(source)[0]] == [1, 1]
@@ -190,7 +190,7 @@ def test_numbers_alone_say_which_word_a_leaf_is(
     unlearned_parser_with_numbers_alone, sequence, repairs
 ):
     pieces, words = TreePieces.of(unlearned_parser_with_numbers_alone[1]), ["a", "/"]
-    found, mended = pieces.tree_of(sequence.format(*numbers_of(words)), words)
+    found, mended = pieces.tree_of(sequence.format("2)", "1)"), words)
     assert mended == Repairs(**repairs)
     assert found.words() == words
 

@@ -55,6 +55,8 @@ def test_brackets_are_matched_by_the_rules_of_collins(gold, test, matched):
     ("test", "status", "problem"),
     [
         ("", SKIPPED, ""),
+        ("FAILED", ERROR, "the test tree: 'FAILED' stands where a bracket should"),
+        ("(NN b c)", ERROR, "the test tree: the bracket 'NN' has more than a word"),
         ("(S (NN a))", ERROR, "2 words in the gold tree, 1 in the test tree"),
         ("(S (NN a) (NN c))", ERROR, "'b' in the gold tree is 'c' in the test tree"),
         ("(S (NN a) (NN b)", ERROR, "the test tree: it has 1 more bracket"),

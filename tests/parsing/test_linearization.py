@@ -30,7 +30,7 @@ def test_words_and_brackets_may_have_numbers():
         f"{stop} . /. )0"
     )
     assert with_numbers(linearize(tree, has_words=True), words) == expected.split()
-    alone = f"(0S (1NP {john} NNP )1 (1VP {has} VBZ (2NP {a} DT {dog} NN )2 )1 {stop} . )0"
+    alone = "(0S (1NP 5) NNP )1 (1VP 4) VBZ (2NP 3) DT 2) NN )2 )1 1) . )0"
     assert with_numbers(linearize(tree), words, has_words=False) == alone.split()
 
 
@@ -44,7 +44,8 @@ def test_brackets_of_any_depth_may_have_numbers(depth):
 
 
 def _read_numbered(tokens, words, has_words=True):
-    numbers, leaves = numbers_of(words), only_numbers if has_words else with_marks
+    numbers = numbers_of(words, counts_down=not has_words)
+    leaves = only_numbers if has_words else with_marks
     how = {"tags": set(TAGS) | {"NN"}, "has_words": True, "has_depths": True}
     found, repairs = repair_tree(leaves(tokens), numbers, **how)
     return found.with_words(words), repairs

@@ -8,7 +8,7 @@ from vaswani_hf.server.keys import check_key, read_keys
 
 def test_a_file_has_a_key_a_line(tmp_path):
     path = tmp_path / "keys"
-    path.write_text("one\n\n  two \r\n")
+    path.write_bytes(b"\xef\xbb\xbfone\n\n  two \r\n")  # as Windows' editors write it
     assert read_keys(path) == ["one", "two"]
 
 

@@ -234,6 +234,7 @@ def answered(busy, served, gate, monkeypatch):
 
     def answer(pause):
         monkeypatch.setattr("vaswani_hf.server.queue.PAUSE", pause)
+        monkeypatch.setattr("vaswani_hf.server.queue.PAUSE_SECONDS", pause)
         jobs = [busy.add(served, ["b\n" * 20], 1) for _ in range(2)]
         gate.is_open.set()
         for job in jobs:
@@ -252,6 +253,19 @@ def test_those_that_were_answered_may_ask_again(answered, served, gate, pause, r
     second = queue.add(served, ["d"], 1)
     assert (found(first), found(second)) == ([["c"]], [["d"]])
     assert gate.calls[2:] == rounds
+
+
+def test_a_worker_outlives_an_answer_that_cannot_be_joined(queue, served, monkeypatch):
+    def fail(job):
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr("vaswani_hf.server.queue.Job.result", fail)
+        for texts in (["b"], []):
+            with pytest.raises(RequestError) as caught:
+                found(queue.add(served, texts, 1))
+            assert caught.value.status == 500
+    assert found(queue.add(served, ["c"], 1)) == [["c"]]
 
 
 def test_closing_ends_the_wait_for_more(answered, served):

@@ -121,6 +121,16 @@ def test_what_a_text_uses_stays_as_it_was(kind, tokenizer, texts, tmp_path):
         assert trimmed.decode(trimmed(line)["input_ids"], skip_special_tokens=True) == line
 
 
+def test_forbidden_words_whose_pieces_are_gone_forbid_nothing(tokenizer, texts, tmp_path):
+    model = make_model(len(tokenizer))
+    model.generation_config.bad_words_ids = [tokenizer("another")["input_ids"][:1]]
+    export(model, tokenizer, tmp_path / "old")
+    trim_vocabulary(tmp_path / "old", tmp_path / "new", **texts)
+    new, trimmed, _ = load(tmp_path / "new")
+    assert new.generation_config.bad_words_ids is None
+    new.generate(**trimmed(GENERAL[0], return_tensors="pt"), max_new_tokens=2)
+
+
 def test_other_pieces_are_those_of_no_sentencepiece_model(tokenizer, texts, tmp_path):
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.init_kwargs["sentencepiece_model"] = "tokenizer.model"

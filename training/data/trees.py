@@ -133,14 +133,15 @@ def _rows(
             clean = without_traces(tree)
             if clean is not None:
                 words = clean.words()
-                source = numbered(words) if has_numbers else sentence_of(words)
-                tokens = linearize(clean, has_words=has_words)
+                source, tokens = sentence_of(words), linearize(clean, has_words=has_words)
                 if has_numbers:
+                    source = numbered(words, counts_down=not has_words)
                     tokens = with_numbers(tokens, words, has_words=has_words)
                 row: dict[str, Any] = {"source": source, "target": " ".join(tokens)}
                 if has_links:
                     links = links_of_tree(tokens, 1 + has_words + has_numbers)
-                    if has_numbers:  # which are words of the source too
-                        links[::2] = [2 * word + 1 for word in links[::2]]
+                    if has_numbers:
+                        # To the word that is copied, or the number before it that stands for it.
+                        links[::2] = [2 * word + has_words for word in links[::2]]
                     row[WORD_LINKS] = links
                 yield row

@@ -102,8 +102,8 @@ def override(chosen: dict[str, Any], later: dict[str, Any], notes: list[str]) ->
             by = "dataset" if name in FILES else "the training files"
             notes.append(f"{name}={written(value)} of the recipe gives way to {by}.")
     for steps, strategy in (("save_steps", "save_strategy"), ("eval_steps", "eval_strategy")):
-        value = chosen.get(strategy)
-        if later.get(steps) is not None and strategy not in later and value in ("no", "epoch", False):
+        value, is_counted = chosen.get(strategy), later.get(steps) is not None
+        if is_counted and strategy not in later and value in ("no", "epoch", False):
             chosen[strategy] = "steps"
             notes.append(f"{strategy}={written(value)} of the recipe gives way to {steps}.")
     chosen.update(later)

@@ -120,10 +120,10 @@ def _open_scores(arguments: argparse.Namespace) -> OutputFile:
     folders = list(map(Path, models))
     if arguments.engine == TRANSFORMERS:
         folders = folders_of(models)
-    run = describe_run(
-        arguments, folders, source=os.stat(arguments.source), target=os.stat(arguments.target)
-    )
-    return OutputFile(Path(arguments.scores), run, resume=arguments.resume)
+    output = Path(arguments.scores)
+    files = {side: os.stat(getattr(arguments, side)) for side in ("source", "target")}
+    run = describe_run(arguments, folders, output, **files)
+    return OutputFile(output, run, resume=arguments.resume)
 
 
 def _pairs(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:

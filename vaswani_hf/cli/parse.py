@@ -19,7 +19,7 @@ from .engines import (
     load_translators,
     search_options,
 )
-from .pair_files import STANDARD_INPUT, check_files, lines_of, name_of
+from .pair_files import STANDARD_INPUT, check_files, lines_of, name_of, write_lines
 
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def _write(trees: "Iterator[Tree | None]", arguments: argparse.Namespace) -> Non
     if arguments.format == "svg":
         _write_pictures(trees, Path(arguments.output))
         return
-    for tree in trees:
-        indented = arguments.format == "indented"
-        print("" if tree is None else tree.indented() if indented else tree, flush=True)
+    indented = arguments.format == "indented"
+    lines = ("" if tree is None else tree.indented() if indented else str(tree) for tree in trees)
+    write_lines(lines, None)
 
 
 def _write_pictures(trees: "Iterator[Tree | None]", folder: Path) -> None:

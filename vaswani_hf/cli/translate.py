@@ -336,9 +336,10 @@ def _open_output(arguments: argparse.Namespace, source: BinaryIO) -> Output:
     files = {"input": os.fstat(source.fileno())}
     if arguments.prefix is not None:
         files["prefix"] = os.stat(arguments.prefix)
-    run = describe_run(arguments, folders, **files)
+    output = Path(arguments.output)
+    run = describe_run(arguments, folders, output, **files)
     num_each = arguments.n_best or 1 if arguments.format != "jsonl" else 1
-    return OutputFile(Path(arguments.output), run, resume=arguments.resume, num_each=num_each)
+    return OutputFile(output, run, resume=arguments.resume, num_each=num_each)
 
 
 def _check_finished(arguments: argparse.Namespace, output: Output, lines: Iterable[bytes]) -> None:

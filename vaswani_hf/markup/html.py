@@ -97,13 +97,12 @@ def escape(text: str) -> str:
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    end, last = 0, text.rfind(">")
-    position = 0
+    end = position = 0
     while (start := text.find("<", position)) >= 0:
-        if start > last and re.match("[A-Za-z/!?]", text[start + 1 : start + 2]):
-            match, stop, name = None, len(text), "!"  # of a tag that does not end
-        elif match := _TOKEN.match(text, start):
+        if match := _TOKEN.match(text, start):
             stop, name = match.end(), (match["name"] or "!").lower()
+        elif re.match("[A-Za-z/!?]", text[start + 1 : start + 2]):
+            stop, name = len(text), "!"  # of a tag that does not end, or within quotes only
         else:
             position = start + 1
             continue

@@ -9,6 +9,7 @@ put back by the alignment of their neighbours.
 import re
 from collections.abc import Callable, Sequence
 
+from ..text.lines import BYTE_ORDER_MARK
 from .document import Document, hidden_token, read_piece, text_token
 from .inline import Kind, Token
 
@@ -35,9 +36,9 @@ _PLACEHOLDER = re.compile(
 # What a placeholder may be in: nothing would be left in it.
 _ENCLOSING = {"(": ")", "[": "]", "'": "'", '"': '"', "‘": "’", "“": "”", "„": "“", "«": "»"}
 _MARKS = re.compile(r"[^\w.!?…。！？&<>\n]*")  # but what ends a sentence
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*)[^<>]*?(?P<empty>/?)>")
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)[^<>]*?(?P<empty>/?)>")
 ESCAPED_TAG = re.compile(  # in XML
-    r"&lt;(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*)(?:[^<>&]|&(?!lt;|gt;))*?(?P<empty>/?)&gt;"
+    r"&lt;(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)(?:[^<>&]|&(?!lt;|gt;))*?(?P<empty>/?)&gt;"
 )
 WHITE_SPACE = " \t\n\r\f\v"
 
@@ -45,13 +46,15 @@ WHITE_SPACE = " \t\n\r\f\v"
 def read_placeholders(text: str) -> Document:
     """A line of plain text, with placeholders, URLs, e-mail addresses and tags."""
     tokens: list[Token] = []
-    end = 0
+    mark = text[: text.startswith(BYTE_ORDER_MARK)]
+    end = len(mark)
     for match in _TAG.finditer(text):
         tokens += placeholder_tokens(text[end : match.start()], str)
         tokens.append(tag_token(match))
         end = match.end()
     tokens += placeholder_tokens(text[end:], str)
-    return Document([read_piece(tokens, WHITE_SPACE)], str)
+    piece = read_piece(tokens, WHITE_SPACE)
+    return Document([mark, piece] if mark else [piece], str)
 
 
 def placeholder_tokens(raw: str, decode: Callable[[str], str]) -> list[Token]:

@@ -2,7 +2,7 @@
 """XLIFF 1.2 and 2.x: each unit or segment gets its target, and the rest stays byte for byte."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from xml.parsers import expat
 from xml.sax.saxutils import escape as escape_xml
@@ -21,6 +21,7 @@ STARTS = {"bx": ("rid", "id"), "bpt": ("rid", "id"), "sc": ("id",), "sm": ("id",
 ENDS = {"ex": ("rid", "id"), "ept": ("rid", "id"), "ec": ("startRef", "id"), "em": ("startRef",)}
 KIND_OF_END = {"ex": "bx", "ept": "bpt", "ec": "sc", "em": "sm"}
 UNTRANSLATED = frozenset(("new", "needs-translation"))  # states in which a target is replaced
+TRANSLATED = frozenset(("translated", "reviewed", "final", "signed-off"))  # in which it never is
 _MARKUP = re.compile(
     r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[(?P<data>.*?)\]\]>"
     r"""|<(?P<end>/?)(?P<name>[^\s/>]+)(?P<rest>(?:"[^"]*"|'[^']*'|[^>"'])*)>""",
@@ -48,6 +49,7 @@ class _Unit:
 
     depth: int
     is_translated: bool  # whether it is to be translated
+    attributes: dict[str, str]
     elements: dict[str, _Element] = field(default_factory=dict)
 
 
@@ -67,8 +69,11 @@ def read_xliff(text: str) -> Document:
             continue
         target = unit.elements.get("target")
         raw = data[slice(*source.inner)].decode()
-        if target is not None and _is_done(raw, data[slice(*target.inner)].decode(), target):
-            continue
+        if target is not None:
+            states = {target.attributes.get("state"), unit.attributes.get("state")}
+            is_approved = unit.attributes.get("approved") == "yes"
+            if _is_done(raw, data[slice(*target.inner)].decode(), states, is_approved=is_approved):
+                continue
         segmented = unit.elements.get("seg-source")
         if segmented is not None:
             raw = data[slice(*segmented.inner)].decode()
@@ -92,10 +97,14 @@ def read_xliff(text: str) -> Document:
     return Document([*pieces, data[end:].decode()], escape_xml)
 
 
-def _is_done(source: str, target: str, element: _Element) -> bool:
+def _is_done(
+    source: str, target: str, states: Collection[str | None], *, is_approved: bool
+) -> bool:
     """Whether a target is a translation that somebody made."""
-    if not _MARKUP.sub("", target).strip() or element.attributes.get("state") in UNTRANSLATED:
+    if not _MARKUP.sub("", target).strip() or UNTRANSLATED.intersection(states):
         return False
+    if is_approved or TRANSLATED.intersection(states):  # "Email" is German too
+        return True
     return target.split() != source.split()
 
 
@@ -136,7 +145,7 @@ class _Reader:
         chosen = {"yes": True, "no": False}.get(attributes.get("translate", ""))
         self.translated.append(self.translated[-1] if chosen is None else chosen)
         if name in UNITS and self.unit is None:
-            self.unit = _Unit(len(self.opened), self.translated[-1])
+            self.unit = _Unit(len(self.opened), self.translated[-1], attributes)
         elif self.unit is not None and len(self.opened) == self.unit.depth + 1:
             element = _Element(self.parser.CurrentByteIndex, attributes)
             self.unit.elements.setdefault(name, element)

@@ -98,7 +98,9 @@ class TreePieces:
 
     def sentence_of(self, words: Sequence[str]) -> str:
         """A sentence as the model reads it, with a space between two words."""
-        return numbered(words) if self.has_numbers else sentence_of(words)
+        if not self.has_numbers:
+            return sentence_of(words)
+        return numbered(words, counts_down=not self.has_words)
 
     def words_of(self, sentence: str) -> list[str]:
         """The words of what `sentence_of` gives."""
@@ -134,7 +136,7 @@ class TreePieces:
         tokens, leaves = [token for token in sequence.split(" ") if token], words
         if self.has_numbers:
             tokens = only_numbers(tokens) if self.has_words else with_marks(tokens)
-            leaves = numbers_of(words)
+            leaves = numbers_of(words, counts_down=not self.has_words)
         tree, repairs = repair_tree(
             tokens, leaves, tags, has_words=self.has_leaves, has_depths=self.has_numbers
         )

@@ -151,6 +151,12 @@ class _Sentence:
     quotes: list[_Quote] = field(default_factory=list)
     length: int = 0
     problem: str = ""
+    is_unreadable: bool = False
+
+    def unreadable(self, problem: str) -> "_Sentence":
+        """This sentence, whose line could be read no further, and why."""
+        self.problem, self.is_unreadable = problem, True
+        return self
 
     def put_back(self, number: int) -> None:
         """Put the deleted word of a quote back, and move the brackets after and around it."""
@@ -191,20 +197,17 @@ def _read(line: str, parameters: Parameters) -> _Sentence:
                 word = rest[1] if len(rest) > 1 and rest[1] not in ("(", ")") else ""
                 after = place + (2 if word else 1)
                 if after < len(tokens) and tokens[after] == " ":
-                    sentence.problem = f"the bracket '{label}' has more than a word"
-                    return sentence
+                    return sentence.unreadable(f"the bracket '{label}' has more than a word")
                 if after < len(tokens) and tokens[after] == ")":
                     place = after + 1
                     _add_word(sentence, label, word, stack, parameters)
                     continue
                 if word:
-                    sentence.problem = f"the bracket '{label}' has more than a word"
-                    return sentence
+                    return sentence.unreadable(f"the bracket '{label}' has more than a word")
             stack.append(_Bracket(label, len(sentence.words)))
             sentence.brackets.append(stack[-1])
         elif token != " ":
-            sentence.problem = f"'{token}' stands where a bracket should"
-            return sentence
+            return sentence.unreadable(f"'{token}' stands where a bracket should")
     if stack:
         sentence.problem = f"it has {len(stack)} more bracket(s) that open than close"
     return sentence
@@ -283,7 +286,7 @@ def score_tree(gold: str, test: str, parameters: Parameters | None = None) -> Se
     parameters = parameters or Parameters()
     right, found = _read(gold, parameters), _read(test, parameters)
     length = right.length
-    if not found.words:
+    if not found.words and not found.is_unreadable:
         return SentenceScore(length, SKIPPED)
     if problem := right.problem or found.problem:
         side = "gold" if right.problem else "test"

@@ -15,8 +15,8 @@ With numbers it is `(0S (1NP 7) John /NNP )1 (1VP 8) sleeps /VBZ )1 9) . /. )0`,
 need not be right. The digit of a bracket is its depth, and says what closes what; after 9 comes
 `a`. A model that reads where it stands need not count.
 
-With numbers alone it is `(0S (1NP 7) NNP )1 (1VP 8) VBZ )1 9) . )0`: nothing is copied at all, and
-the sequence is shorter by its words.
+With numbers alone it is `(0S (1NP 3) NNP )1 (1VP 2) VBZ )1 1) . )0`, of the sentence
+`3) John 2) sleeps 1) .`: nothing is copied at all, and the numbers say how many words are left.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -104,7 +104,8 @@ def with_numbers(
         words: of the sentence.
         has_words: as for `linearize`.
     """
-    numbers, numbered, is_word, depth = iter(numbers_of(words)), [], False, 0
+    numbers = iter(numbers_of(words, counts_down=not has_words))
+    numbered, is_word, depth = [], False, 0
     for token in tokens:
         if is_bracket(token):
             is_word, is_opening = False, token[0] == "("

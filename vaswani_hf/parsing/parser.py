@@ -135,15 +135,17 @@ class TreeParser:
         """What the search finds for each source of a batch, as text."""
         translator, device = self.translator, self.translator.model.device
         input_ids = padded(sources, translator.tokenizer.pad_token_id, device)
-        processors = LogitsProcessorList()
+        processors, extra = LogitsProcessorList(), translator.max_extra_tokens
         if self.constrained:
-            limits = [len(source) + translator.max_extra_tokens for source in sources]
+            # A word has a tag, beside its own pieces; a bracket around all, and the end.
+            extra = max(extra, *(count + 3 for count in self.pieces.num_words(input_ids)))
+            limits = [len(source) + extra for source in sources]
             processors.append(TreeConstraint.of(self.pieces, input_ids, limits))
         found = translator.model.generate(
             input_ids=input_ids,
             attention_mask=padded([[1] * len(source) for source in sources], 0, device),
             logits_processor=processors,
-            max_extra_tokens=translator.max_extra_tokens,
+            max_extra_tokens=extra,
             **translator.generation,
         )
         return translator.tokenizer.batch_decode(found, skip_special_tokens=True)

@@ -39,9 +39,9 @@ def words_of(sentence: str) -> list[str]:
     return [escaped(word) for word in sentence.translate(_AS_SPACE).split(" ") if word]
 
 
-def numbered(words: Sequence[str]) -> str:
-    """`sentence_of`, with its number before each word: `17) The 18) cat`."""
-    pairs = zip(numbers_of(words), words, strict=True)
+def numbered(words: Sequence[str], *, counts_down: bool = False) -> str:
+    """`sentence_of`, with its number before each word: `17) The 18) cat`, or `2) The 1) cat`."""
+    pairs = zip(numbers_of(words, counts_down=counts_down), words, strict=True)
     return " ".join(f"{number} {sentence_of([word])}" for number, word in pairs)
 
 
@@ -58,12 +58,19 @@ def escaped(word: str) -> str:
     return word
 
 
-def numbers_of(words: Sequence[str]) -> list[str]:
+def numbers_of(words: Sequence[str], *, counts_down: bool = False) -> list[str]:
     """A number for each word, by which a tree may name it: `17)`, `18)` and so on.
 
     No word looks like one, as words hold no brackets. The first number follows from the sentence,
-    and `0)` from the last one: so each is met equally often.
+    and `0)` follows `99)`: so each is met equally often.
+
+    Args:
+        words: of the sentence.
+        counts_down: to `1)`, the number of the last word, which so is known by it; `99)` follows
+            `0)`.
     """
+    if counts_down:
+        return [NUMBERS[left % len(NUMBERS)] for left in range(len(words), 0, -1)]
     first = zlib.crc32(sentence_of(words).encode())
     return [NUMBERS[(first + place) % len(NUMBERS)] for place in range(len(words))]
 

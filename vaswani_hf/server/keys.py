@@ -16,7 +16,7 @@ def read_keys(path: Path) -> list[str]:
         ValueError: if there is none, or the file is not UTF-8.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8; write a key a line.") from None
     keys = [line.strip() for line in lines if line.strip()]

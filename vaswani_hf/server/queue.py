@@ -37,8 +37,9 @@ ROUND_SENTENCES = 256
 # Those that it takes before it leaves some to workers that are idle: few are dear, one by one.
 LEAST_SENTENCES = 32
 # After a round of at least so many, those that were answered may ask again before the next one: it
-# begins when as many requests wait, or when this part of the round's time has passed.
-PAUSE = 0.5
+# begins when as many requests wait, or when this part of the round's time has passed, at most so
+# many seconds.
+PAUSE, PAUSE_SECONDS = 0.5, 0.2
 # Those of one request, while others wait: a long one then lets the others pass.
 SHARE_SENTENCES = 64
 
@@ -182,7 +183,7 @@ class TranslationQueue:
                     retry_after_seconds=self._retry_after_seconds(),
                 )
             self._jobs[job] = None
-            self._changed.notify()
+            self._changed.notify_all()  # or one that pauses might be told, and one that idles not
         return job
 
     def drop(self, job: Job) -> None:
@@ -207,13 +208,15 @@ class TranslationQueue:
                 continue
             start = time.monotonic()
             parts[0].job.served.share(worker, num_sharing)
-            self._translate(parts)
+            try:
+                self._translate(parts)
+            finally:
+                with self._changed:
+                    self._num_working -= 1
             end = time.monotonic()
             is_long = sum(len(part.sentences) for part in parts) >= LEAST_SENTENCES
-            pause_end = end + PAUSE * (end - start) if is_long else end
+            pause_end = end + min(PAUSE * (end - start), PAUSE_SECONDS) if is_long else end
             num_answered = len(parts)
-            with self._changed:
-                self._num_working -= 1
 
     def _wait(self, num_answered: int, pause_end: float) -> list[Job] | None:
         """Wait for sentences.
@@ -263,7 +266,7 @@ class TranslationQueue:
         job.translations = [[] for _ in sentences]
         job.sentences = sentences  # from here on workers take them
         if not sentences:
-            self._leave(job, job.result())
+            self._answer(job)
 
     def _next_round(self) -> tuple[list[Part], int]:
         """What is translated next, by the model of the oldest, and by how many workers at a time.
@@ -293,7 +296,7 @@ class TranslationQueue:
                 self._jobs[job] = self._jobs.pop(job)
         self._num_working += 1
         if self._num_waiting():
-            self._changed.notify()
+            self._changed.notify_all()
         return parts, self._num_working + num_shares - 1
 
     def _translate(self, parts: list[Part]) -> None:
@@ -319,7 +322,15 @@ class TranslationQueue:
                 job.num_found += count
                 is_found = job.num_found == len(job.sentences)
             if is_found:
-                self._leave(job, job.result())
+                self._answer(job)
+
+    def _answer(self, job: Job) -> None:
+        try:
+            result = job.result()
+        except Exception as error:  # the worker goes on
+            self._fail([job], error)
+        else:
+            self._leave(job, result)
 
     def _fail(self, jobs: Iterable[Job], error: Exception) -> None:
         if isinstance(error, LongSourceError):

@@ -206,7 +206,9 @@ def _renumber(model: VaswaniForConditionalGeneration, place: dict[int, int]) -> 
         for name in ID_SETTINGS:
             value = getattr(config, name, None)
             if value is not None:
-                setattr(config, name, _numbered(value, place))
+                numbered = _numbered(value, place)
+                # The library refuses empty lists.
+                setattr(config, name, None if numbered == [] else numbered)
 
 
 def _numbered(value: Any, place: dict[int, int]) -> Any:
