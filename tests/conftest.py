@@ -153,12 +153,12 @@ def unlearned_parser_with_numbers() -> tuple[PreTrainedModel, PreTrainedTokenize
 
 @pytest.fixture(scope="session")
 def unlearned_parser_with_numbers_alone() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """As `unlearned_parser`, for trees in which numbers stand for words."""
-    return _unlearned_parser(has_words=False, has_numbers=True)
+    """As `unlearned_parser`, for trees in which numbers from the end stand for words."""
+    return _unlearned_parser(has_words=False, has_numbers=True, from_end=True)
 
 
 def _unlearned_parser(
-    *, has_words: bool, has_numbers: bool = False
+    *, has_words: bool, has_numbers: bool = False, from_end: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     from tests.parsing.treebank import SENTENCES
     from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
@@ -170,14 +170,16 @@ def _unlearned_parser(
     sequences = [linearize(tree, has_words=has_words) for tree in trees]
     if has_numbers:
         sequences = [
-            with_numbers(tokens, tree.words(), has_words=has_words)
+            with_numbers(tokens, tree.words(), has_words=has_words, from_end=from_end)
             for tokens, tree in zip(sequences, trees, strict=True)
         ]
     tokenizer = train_tokenizer(
         [" ".join(tree.words()) for tree in trees] * 3,
         vocab_size=740 if has_numbers else 340,
         are_files=False,
-        whole_words=tree_words(sequences, has_words=has_words, has_numbers=has_numbers),
+        whole_words=tree_words(
+            sequences, has_words=has_words, has_numbers=has_numbers, from_end=from_end
+        ),
         show_progress=False,
     )
     torch.manual_seed(0)

@@ -167,7 +167,7 @@ def test_numbers_in_trees_are_those_of_the_words(unlearned_parser_with_numbers, 
 )
 def test_numbers_may_stand_for_words(unlearned_parser_with_numbers_alone, prefix, expected):
     tokenizer, words = unlearned_parser_with_numbers_alone[1], ["the", "low-priced"]
-    pieces, numbers = TreePieces.of(tokenizer), ["2)", "1)"]
+    pieces, numbers = TreePieces.of(tokenizer), ["-2)", "-1)"]
     assert set(pieces.tags.values()) == TAGS and not pieces.has_words
     source = torch.tensor([tokenizer(pieces.sentence_of(words))["input_ids"]])
     assert [len(word) for word in pieces.words(source)[0]] == [1, 1]
@@ -190,7 +190,7 @@ def test_numbers_alone_say_which_word_a_leaf_is(
     unlearned_parser_with_numbers_alone, sequence, repairs
 ):
     pieces, words = TreePieces.of(unlearned_parser_with_numbers_alone[1]), ["a", "/"]
-    found, mended = pieces.tree_of(sequence.format("2)", "1)"), words)
+    found, mended = pieces.tree_of(sequence.format("-2)", "-1)"), words)
     assert mended == Repairs(**repairs)
     assert found.words() == words
 
@@ -222,7 +222,8 @@ def test_a_training_pair_is_of_the_tree_that_it_was_made_of(request, parser):
     tree = tree_of_text("(S (NP (DT /) (NN /NN)) (VP (VBZ 7)))")
     words = tree.words()
     tokens = linearize(tree, has_words=pieces.has_words)
-    sequence = " ".join(with_numbers(tokens, words, has_words=pieces.has_words))
+    form = {"has_words": pieces.has_words, "from_end": pieces.from_end}
+    sequence = " ".join(with_numbers(tokens, words, **form))
     assert pieces.gold_tree_of(sequence, words) == tree
     assert pieces.words_of(pieces.sentence_of(words)) == words
     with pytest.raises(ValueError, match="is no tree over 2 words"):
@@ -269,7 +270,8 @@ def test_whatever_the_model_says_every_output_is_a_tree(
         assert not repairs
         tokens = linearize(tree, has_words=pieces.has_words)
         if pieces.has_numbers:
-            tokens = with_numbers(tokens, words, has_words=pieces.has_words)
+            form = {"has_words": pieces.has_words, "from_end": pieces.from_end}
+            tokens = with_numbers(tokens, words, **form)
         assert tokens == text.split()
 
 

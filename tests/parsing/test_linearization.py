@@ -30,8 +30,9 @@ def test_words_and_brackets_may_have_numbers():
         f"{stop} . /. )0"
     )
     assert with_numbers(linearize(tree, has_words=True), words) == expected.split()
-    alone = "(0S (1NP 5) NNP )1 (1VP 4) VBZ (2NP 3) DT 2) NN )2 )1 1) . )0"
-    assert with_numbers(linearize(tree), words, has_words=False) == alone.split()
+    alone = "(0S (1NP -5) NNP )1 (1VP -4) VBZ (2NP -3) DT -2) NN )2 )1 -1) . )0"
+    found = with_numbers(linearize(tree), words, has_words=False, from_end=True)
+    assert found == alone.split()
 
 
 @pytest.mark.parametrize("depth", [10, 36, 100])
@@ -43,8 +44,8 @@ def test_brackets_of_any_depth_may_have_numbers(depth):
     assert _read_numbered(with_numbers(tokens, tree.words()), tree.words()) == (tree, Repairs())
 
 
-def _read_numbered(tokens, words, has_words=True):
-    numbers = numbers_of(words, counts_down=not has_words)
+def _read_numbered(tokens, words, has_words=True, from_end=False):
+    numbers = numbers_of(words, from_end=from_end)
     leaves = only_numbers if has_words else with_marks
     how = {"tags": set(TAGS) | {"NN"}, "has_words": True, "has_depths": True}
     found, repairs = repair_tree(leaves(tokens), numbers, **how)
@@ -122,12 +123,15 @@ def test_a_tree_needs_no_repair(has_words, tree):
     assert not repairs
 
 
-@pytest.mark.parametrize("has_words", [False, True])
+NUMBERED_FORMS = [{"has_words": words, "from_end": end} for words in (0, 1) for end in (0, 1)]
+
+
+@pytest.mark.parametrize("form", NUMBERED_FORMS)
 @given(tree=trees)
-def test_a_tree_with_numbers_needs_no_repair(has_words, tree):
-    tokens, words = linearize(tree, has_words=has_words), tree.words()
-    tokens = with_numbers(tokens, words, has_words=has_words)
-    assert _read_numbered(tokens, words, has_words) == (tree, Repairs())
+def test_a_tree_with_numbers_needs_no_repair(form, tree):
+    tokens, words = linearize(tree, has_words=form["has_words"]), tree.words()
+    tokens = with_numbers(tokens, words, **form)
+    assert _read_numbered(tokens, words, **form) == (tree, Repairs())
 
 
 TOKENS = [f"{side}{label}" for side in "()" for label in LABELS]
@@ -157,16 +161,16 @@ def _damage(tokens, data, others):
 
 
 NUMBERED = [*TOKENS, *(f"({digit}{label}" for digit in "019a" for label in LABELS)]
-NUMBERED += [*(f"){digit}" for digit in "019a"), "(0", "0)", "7)"]
+NUMBERED += [*(f"){digit}" for digit in "019a"), "(0", "0)", "7)", "-1)"]
 
 
-@pytest.mark.parametrize("has_words", [False, True])
+@pytest.mark.parametrize("form", NUMBERED_FORMS)
 @given(tree=trees, data=st.data())
-def test_a_damaged_tree_with_numbers_becomes_one_over_exactly_its_words(has_words, tree, data):
+def test_a_damaged_tree_with_numbers_becomes_one_over_exactly_its_words(form, tree, data):
     words = tree.words()
-    tokens = with_numbers(linearize(tree, has_words=has_words), words, has_words=has_words)
+    tokens = with_numbers(linearize(tree, has_words=form["has_words"]), words, **form)
     _damage(tokens, data, NUMBERED)
-    found, repairs = _read_numbered(tokens, words, has_words)
+    found, repairs = _read_numbered(tokens, words, **form)
     assert found.words() == words
     assert tree_of_text(str(found)) == found
     assert all(count >= 0 for count in dataclasses.asdict(repairs).values())

@@ -9,6 +9,7 @@ from tests.training.runs import RECIPE, results_of, run_here
 PARSING = """
 task: parsing
 numbers_in_trees: true
+numbers_from_end: true
 guided_alignment_of_trees: true
 train_trees: [{folder}/trees]
 validation_trees: [{folder}/trees]

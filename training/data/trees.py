@@ -73,6 +73,7 @@ def pairs_of_trees(
     *,
     has_words: bool = False,
     has_numbers: bool = False,
+    from_end: bool = False,
     has_links: bool = False,
     streaming: bool = False,
 ) -> Any:
@@ -85,6 +86,7 @@ def pairs_of_trees(
         split: for messages.
         has_words: whether the words stand in the targets.
         has_numbers: whether their numbers do, and stand in the sources too.
+        from_end: whether the numbers are counted from the end of the sentence.
         has_links: whether pairs have the links of `links_of_tree`.
         streaming: whether they are read as they are asked for.
 
@@ -94,7 +96,8 @@ def pairs_of_trees(
     """
     how: dict[str, Any] = {
         **{"files": files, "state": (_VERSION, *state_of(files))},
-        **{"has_words": has_words, "has_numbers": has_numbers, "has_links": has_links},
+        **{"has_words": has_words, "has_numbers": has_numbers, "from_end": from_end},
+        "has_links": has_links,
     }
     if next(_rows(**how), None) is None:
         raise ValueError(
@@ -126,7 +129,12 @@ def links_of_tree(tokens: Sequence[str], tokens_of_word: int = 1) -> list[int]:
 
 
 def _rows(
-    files: tuple[Path, ...], state: Any, has_words: bool, has_numbers: bool, has_links: bool
+    files: tuple[Path, ...],
+    state: Any,
+    has_words: bool,
+    has_numbers: bool,
+    from_end: bool,
+    has_links: bool,
 ) -> Iterator[dict[str, Any]]:
     for file in files:
         for tree in read_trees(file):
@@ -135,8 +143,8 @@ def _rows(
                 words = clean.words()
                 source, tokens = sentence_of(words), linearize(clean, has_words=has_words)
                 if has_numbers:
-                    source = numbered(words, counts_down=not has_words)
-                    tokens = with_numbers(tokens, words, has_words=has_words)
+                    source = numbered(words, from_end=from_end)
+                    tokens = with_numbers(tokens, words, has_words=has_words, from_end=from_end)
                 row: dict[str, Any] = {"source": source, "target": " ".join(tokens)}
                 if has_links:
                     links = links_of_tree(tokens, 1 + has_words + has_numbers)

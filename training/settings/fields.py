@@ -178,6 +178,13 @@ class DataArguments:
             "numbers stand for words, and nothing is copied"
         },
     )
+    numbers_from_end: bool = field(
+        default=False,
+        metadata={
+            "help": "parsing: with numbers_in_trees, count words from the end of the sentence, to "
+            "-1) for the last one: none is left out"
+        },
+    )
     guided_alignment_of_trees: bool = field(
         default=False,
         metadata={
@@ -313,7 +320,8 @@ class DataArguments:
         """What stands before each tag in the sequence of a tree: its word, its number, or both."""
         has_numbers = self.numbers_in_trees
         has_words = self.words_behind_numbers if has_numbers else self.words_in_trees
-        return {"has_words": has_words, "has_numbers": has_numbers}
+        from_end = self.numbers_from_end
+        return {"has_words": has_words, "has_numbers": has_numbers, "from_end": from_end}
 
     @property
     def aligned_by(self) -> str | None:

@@ -19,13 +19,14 @@ from .linearization import (
     DEPTHS,
     TAG_MARK,
     Repairs,
+    is_number,
     leaves_of,
     only_numbers,
     repair_tree,
     with_marks,
 )
 from .trees import Tree
-from .words import NUMBERS, numbered, numbers_of, sentence_of
+from .words import NUMBERS, NUMBERS_FROM_END, numbered, numbers_of, sentence_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class TreePieces:
         word_starts: `(V,)`, the pieces that a word of a sentence begins with.
         has_words: whether the words stand in a sequence, each before its tag.
         has_numbers: whether words are numbered, in a sentence and in a sequence, and brackets.
+        from_end: as for `numbers_of`.
     """
 
     tags: dict[int, str]
@@ -50,6 +52,7 @@ class TreePieces:
     word_starts: Tensor
     has_words: bool = False
     has_numbers: bool = False
+    from_end: bool = False
 
     @property
     def has_leaves(self) -> bool:
@@ -78,8 +81,9 @@ class TreePieces:
                 break
             else:
                 tags[token] = word
-        numbers = [WORD_START + number for number in NUMBERS]
         begin += len(tags) + len(opening) + len(closing)
+        from_end = pieces[begin : begin + 1] == [WORD_START + NUMBERS_FROM_END[0]]
+        numbers = [WORD_START + number for number in (NUMBERS_FROM_END if from_end else NUMBERS)]
         has_numbers = pieces[begin : begin + len(numbers)] == numbers
         names = {label[:1] if has_numbers else label for label in opening.values()}
         if not tags or not opening or names != set(closing.values()):
@@ -94,13 +98,14 @@ class TreePieces:
         if has_words:
             tags = {token: tag.removeprefix(TAG_MARK) for token, tag in tags.items()}
         end = int(tokenizer.eos_token_id)
-        return cls(tags, opening, closing, end, torch.tensor(starts), has_words, has_numbers)
+        word_starts = torch.tensor(starts)
+        return cls(tags, opening, closing, end, word_starts, has_words, has_numbers, from_end)
 
     def sentence_of(self, words: Sequence[str]) -> str:
         """A sentence as the model reads it, with a space between two words."""
         if not self.has_numbers:
             return sentence_of(words)
-        return numbered(words, counts_down=not self.has_words)
+        return numbered(words, from_end=self.from_end)
 
     def words_of(self, sentence: str) -> list[str]:
         """The words of what `sentence_of` gives."""
@@ -136,7 +141,7 @@ class TreePieces:
         tokens, leaves = [token for token in sequence.split(" ") if token], words
         if self.has_numbers:
             tokens = only_numbers(tokens) if self.has_words else with_marks(tokens)
-            leaves = numbers_of(words, counts_down=not self.has_words)
+            leaves = numbers_of(words, from_end=self.from_end)
         tree, repairs = repair_tree(
             tokens, leaves, tags, has_words=self.has_leaves, has_depths=self.has_numbers
         )
@@ -156,7 +161,11 @@ class TreePieces:
 
 
 def tree_words(
-    trees: Iterable[Sequence[str]], *, has_words: bool = False, has_numbers: bool = False
+    trees: Iterable[Sequence[str]],
+    *,
+    has_words: bool = False,
+    has_numbers: bool = False,
+    from_end: bool = False,
 ) -> list[str]:
     """Tags, brackets and numbers of sequences, in the order in which a vocabulary has them.
 
@@ -166,11 +175,12 @@ def tree_words(
         trees: as `linearize` gives them, or `with_numbers`.
         has_words: as for `linearize`.
         has_numbers: whether they have numbers; there is a bracket of each label and depth then.
+        from_end: as for `numbers_of`.
     """
     tags, labels = set(), set()
     for tokens in trees:
         if has_numbers:
-            tokens = only_numbers(tokens) if has_words else [t for t in tokens if t not in NUMBERS]
+            tokens = only_numbers(tokens) if has_words else [t for t in tokens if not is_number(t)]
         pairs = leaves_of(tokens) if has_words else ((token, None) for token in tokens)
         for token, word in pairs:
             if word is not None:
@@ -186,7 +196,8 @@ def tree_words(
         opening = [f"{digit}{label}" for digit in DEPTHS for label in opening]
     closing = DEPTHS if has_numbers else opening
     brackets = [*(f"({label}" for label in opening), *(f"){label}" for label in closing)]
-    return [*sorted(tags), *brackets, *(NUMBERS if has_numbers else ())]
+    numbers = NUMBERS_FROM_END if from_end else NUMBERS
+    return [*sorted(tags), *brackets, *(numbers if has_numbers else ())]
 
 
 class _State(NamedTuple):

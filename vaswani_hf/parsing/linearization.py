@@ -15,20 +15,24 @@ With numbers it is `(0S (1NP 7) John /NNP )1 (1VP 8) sleeps /VBZ )1 9) . /. )0`,
 need not be right. The digit of a bracket is its depth, and says what closes what; after 9 comes
 `a`. A model that reads where it stands need not count.
 
-With numbers alone it is `(0S (1NP 3) NNP )1 (1VP 2) VBZ )1 1) . )0`, of the sentence
-`3) John 2) sleeps 1) .`: nothing is copied at all, and the numbers say how many words are left.
+Numbers may be counted from the end, as in `-3) John -2) sleeps -1) .`: they say how many words are
+left. And they may stand alone, as in `(0S (1NP -3) NNP )1 (1VP -2) VBZ )1 -1) . )0`: nothing is
+copied at all.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .trees import TOP, Tree, walk
-from .words import NUMBERS, numbers_of, sentence_of
+from .words import NUMBERS, NUMBERS_FROM_END, numbers_of, sentence_of
 
 
 TAG_MARK = "/"  # begins a tag that stands behind its word
 UNKNOWN_TAG = "XX"  # of a word that the sequence has no tag for
 DEPTHS = "0123456789abcdefghijklmnopqrstuvwxyz"  # of brackets; deeper ones begin again
+
+
+_NUMBERS = frozenset((*NUMBERS, *NUMBERS_FROM_END))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,11 @@ def leaves_of(tokens: Iterable[str]) -> Iterator[tuple[str, str | None]]:
 
 
 def with_numbers(
-    tokens: Iterable[str], words: Sequence[str], *, has_words: bool = True
+    tokens: Iterable[str],
+    words: Sequence[str],
+    *,
+    has_words: bool = True,
+    from_end: bool = False,
 ) -> list[str]:
     """A sequence, with the number of each word before it or its tag, and the depths of brackets.
 
@@ -103,8 +111,9 @@ def with_numbers(
         tokens: as `linearize` gives them.
         words: of the sentence.
         has_words: as for `linearize`.
+        from_end: as for `numbers_of`.
     """
-    numbers = iter(numbers_of(words, counts_down=not has_words))
+    numbers = iter(numbers_of(words, from_end=from_end))
     numbered, is_word, depth = [], False, 0
     for token in tokens:
         if is_bracket(token):
@@ -125,15 +134,20 @@ def only_numbers(tokens: Iterable[str]) -> list[str]:
     for token in tokens:
         if not is_word or is_bracket(token):
             kept.append(token)
-        is_word = token in NUMBERS and not is_word
+        is_word = is_number(token) and not is_word
     return kept
 
 
 def with_marks(tokens: Iterable[str]) -> list[str]:
     """A sequence with numbers alone, and a slash before each tag, as if they were its words."""
     return [
-        token if is_bracket(token) or token in NUMBERS else TAG_MARK + token for token in tokens
+        token if is_bracket(token) or is_number(token) else TAG_MARK + token for token in tokens
     ]
+
+
+def is_number(token: str) -> bool:
+    """Whether a token of a sequence with numbers is one of these, where no word stands."""
+    return token in _NUMBERS
 
 
 def is_bracket(token: str) -> bool:

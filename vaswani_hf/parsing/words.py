@@ -10,6 +10,7 @@ from .trees import SPACES
 
 
 NUMBERS = tuple(f"{number})" for number in range(100))
+NUMBERS_FROM_END = tuple(f"-{number})" for number in range(1, 101))
 # Of a word: what would be a bracket of a tree.
 _ESCAPES = {
     "(": "-LRB-",
@@ -39,9 +40,9 @@ def words_of(sentence: str) -> list[str]:
     return [escaped(word) for word in sentence.translate(_AS_SPACE).split(" ") if word]
 
 
-def numbered(words: Sequence[str], *, counts_down: bool = False) -> str:
-    """`sentence_of`, with its number before each word: `17) The 18) cat`, or `2) The 1) cat`."""
-    pairs = zip(numbers_of(words, counts_down=counts_down), words, strict=True)
+def numbered(words: Sequence[str], *, from_end: bool = False) -> str:
+    """`sentence_of`, with its number before each word: `17) The 18) cat`, or `-2) The -1) cat`."""
+    pairs = zip(numbers_of(words, from_end=from_end), words, strict=True)
     return " ".join(f"{number} {sentence_of([word])}" for number, word in pairs)
 
 
@@ -58,7 +59,7 @@ def escaped(word: str) -> str:
     return word
 
 
-def numbers_of(words: Sequence[str], *, counts_down: bool = False) -> list[str]:
+def numbers_of(words: Sequence[str], *, from_end: bool = False) -> list[str]:
     """A number for each word, by which a tree may name it: `17)`, `18)` and so on.
 
     No word looks like one, as words hold no brackets. The first number follows from the sentence,
@@ -66,11 +67,12 @@ def numbers_of(words: Sequence[str], *, counts_down: bool = False) -> list[str]:
 
     Args:
         words: of the sentence.
-        counts_down: to `1)`, the number of the last word, which so is known by it; `99)` follows
-            `0)`.
+        from_end: whether they are counted as Python counts from the end of a list: `-1)` is the
+            last one's, by which the end is known. The 101st from there is `-1)` again.
     """
-    if counts_down:
-        return [NUMBERS[left % len(NUMBERS)] for left in range(len(words), 0, -1)]
+    if from_end:
+        numbers = NUMBERS_FROM_END
+        return [numbers[place % len(numbers)] for place in reversed(range(len(words)))]
     first = zlib.crc32(sentence_of(words).encode())
     return [NUMBERS[(first + place) % len(NUMBERS)] for place in range(len(words))]
 

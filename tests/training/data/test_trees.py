@@ -106,9 +106,10 @@ def test_training_pairs_of_trees_have_links_where_that_is_asked_for(treebank):
     )
     # To the words, which stand behind their numbers.
     assert row["word_links"][::2] == [1] * 5 + [3] * 5 + [5] * 4
-    alone = load_corpus(dataclasses.replace(numbered, words_behind_numbers=False)).splits["train"]
-    assert alone["source"][0] == "3) He 2) seems 1) ."
-    assert alone["target"][0] == "(0S (1NP 3) PRP )1 (1VP 2) VBZ )1 1) . )0"
+    form = {"words_behind_numbers": False, "numbers_from_end": True}
+    alone = load_corpus(dataclasses.replace(numbered, **form)).splits["train"]
+    assert alone["source"][0] == "-3) He -2) seems -1) ."
+    assert alone["target"][0] == "(0S (1NP -3) PRP )1 (1VP -2) VBZ )1 -1) . )0"
     # To the numbers, which say where to look.
     assert alone["word_links"][0][::2] == [0] * 4 + [2] * 4 + [4] * 3
     plain = load_corpus(DataArguments(**named)).splits["train"]
