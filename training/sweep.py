@@ -144,7 +144,8 @@ def train_all(
                 break
             for future in wait(going, return_when=FIRST_COMPLETED).done:
                 run, status = going.pop(future), future.result()
-                if status in STOPPED or status < 0:
+                # Another signal is the run's own end, such as that of one that takes all memory.
+                if status in STOPPED or -status in STOP_SIGNALS:
                     stopped = status
                 elif status:
                     where = f" See {folder / run.name}.log." if has_logs else ""

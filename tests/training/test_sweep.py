@@ -21,6 +21,8 @@ with (folder.parent / "told").open("a") as told:
     told.write(json.dumps(argv) + "\\n")
 if folder.name == "bad":
     sys.exit(3)
+if folder.name == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
 if folder.name == "long":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     os.kill(os.getppid(), signal.SIGTERM)
@@ -100,6 +102,11 @@ def test_a_finished_run_whose_text_has_moved_is_the_same(folder):
 def test_a_run_that_fails_is_left_out_and_said(folder, caplog):
     assert [each.name for each in train_all([run("bad"), run("a")], folder)] == ["a"]
     assert "bad has failed: status 3." in caplog.text
+
+
+def test_a_run_that_is_killed_for_its_memory_does_not_end_the_list(folder, caplog):
+    assert [each.name for each in train_all([run("killed"), run("a")], folder)] == ["a"]
+    assert "killed has failed: status -9." in caplog.text
 
 
 def test_sigterm_reaches_the_run_and_ends_the_list(folder):

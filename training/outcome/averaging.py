@@ -17,6 +17,11 @@ from torch import Tensor
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from training.loop.checkpoints import weights_file
+from vaswani_hf.hub.names import TARGET_TOKENIZER
+
+
+# Of the last checkpoint, beside the weights: configurations and tokenizers.
+COPIED = ("*.json", "*.jinja", "*.model", "*.spm", "*.txt")
 
 
 def average_checkpoints(folders: Sequence[Path]) -> dict[str, Tensor]:
@@ -85,9 +90,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.output.mkdir(parents=True)
     name = weights_file(arguments.checkpoints[0]).name
     save_file(mean, arguments.output / name, metadata={"format": "pt"})
-    for path in Path(arguments.checkpoints[-1]).glob("*.json"):
+    last = arguments.checkpoints[-1]
+    for path in (path for pattern in COPIED for path in last.glob(pattern)):
         if path.name != "trainer_state.json":
             shutil.copy(path, arguments.output)
+    if (last / TARGET_TOKENIZER).is_dir():
+        shutil.copytree(last / TARGET_TOKENIZER, arguments.output / TARGET_TOKENIZER)
 
 
 if __name__ == "__main__":

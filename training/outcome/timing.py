@@ -60,6 +60,8 @@ def measure_updates(
         **{"save_strategy": "no", "eval_strategy": "no", "logging_strategy": "no"},
         **{"save_minutes": None, "max_minutes": MAX_MINUTES, "load_best_model_at_end": False},
         **{"disable_tqdm": True, "push_to_hub": False},
+        # Nothing is evaluated, and what begins later is planned for as if it began at once.
+        **{"eval_on_start": False, "r_drop_after": 0},
     }
     for name, value in changes.items():
         setattr(measured, name, value)

@@ -64,11 +64,17 @@ def test_no_checkpoints_are_an_error():
 
 def test_the_command_writes_a_folder_and_overwrites_none(tmp_path, capsys):
     folders = [checkpoint(tmp_path / str(n), w=torch.tensor([float(n)])) for n in (1, 3)]
-    (folders[-1] / "config.json").write_text("{}")
+    for name in ("config.json", "source.spm", "target_tokenizer/tokenizer.json"):
+        (folders[-1] / name).parent.mkdir(exist_ok=True)
+        (folders[-1] / name).write_text("{}")
+    (folders[-1] / "trainer_state.json").write_text("{}")
     command = [*map(str, folders), "--output", str(tmp_path / "mean")]
     averaging.main(command)
     assert load_file(tmp_path / "mean" / "model.safetensors")["w"].item() == 2.0
-    assert (tmp_path / "mean" / "config.json").read_text() == "{}"
+    mean = tmp_path / "mean"
+    assert (mean / "config.json").read_text() == "{}"
+    assert (mean / "source.spm").exists() and (mean / "target_tokenizer/tokenizer.json").exists()
+    assert not (mean / "trainer_state.json").exists()
     with pytest.raises(SystemExit):
         averaging.main(command)
     assert "exists already" in capsys.readouterr().err

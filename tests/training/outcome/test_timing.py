@@ -2,6 +2,7 @@ import pytest
 import torch
 from datasets import Dataset
 
+from training.loop import trainer
 from training.outcome.timing import measure_updates
 from training.settings.fields import VaswaniTrainingArguments
 from vaswani_hf import VaswaniConfig, VaswaniForConditionalGeneration, train_tokenizer
@@ -33,6 +34,21 @@ def test_measuring_leaves_the_model_and_the_folder_as_they_are(run, tmp_path):
         assert torch.equal(weight.cpu(), before[name]), name
     assert list(tmp_path.iterdir()) == []
     assert (training.max_steps, training.learning_rate) == (24, 0.01)  # of the run itself
+
+
+def test_measuring_evaluates_nothing_and_passes_twice_from_the_start(run, monkeypatch):
+    training, counted = run[0], []
+    training.eval_strategy, training.eval_on_start = "steps", True
+    training.r_drop, training.r_drop_after = 5.0, 100
+    twice = trainer.twice
+
+    def count(inputs):
+        counted.append(inputs)
+        return twice(inputs)
+
+    monkeypatch.setattr("training.loop.trainer.twice", count)
+    assert measure_updates(*run, 2).updates == 2
+    assert len(counted) == 3  # the first is not timed
 
 
 def test_measuring_ends_when_its_minute_is_up(run, monkeypatch):
