@@ -1,3 +1,4 @@
+import dataclasses
 import random
 from collections import Counter
 
@@ -113,7 +114,12 @@ def test_a_text_a_list_and_an_iterator_are_answered_alike(translator):
     sentences = random_sentences(3, 6)
     expected = translator.mbr(sentences)
     assert list(translator.mbr(iter(sentences))) == expected
-    assert translator.mbr(sentences[0]) == expected[0]
+    alone = translator.mbr(sentences[0])
+    # A product of fewer rows may round differently, as it does on processors without AVX-512.
+    assert alone.score == pytest.approx(expected[0].score, rel=1e-6)
+    assert alone.log_prob == pytest.approx(expected[0].log_prob, rel=1e-6)
+    same = {"score": expected[0].score, "log_prob": expected[0].log_prob}
+    assert dataclasses.replace(alone, **same) == expected[0]
 
 
 def test_the_other_engine_chooses_too(talkative):
